@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
-__all__ = ["GIVEN", "LAYOUTS", "READY", "REDUCTIONS", "Axes", "Value", "Values", "ancestors", "row_major"]
+__all__ = ["GIVEN", "LAYOUTS", "READY", "REDUCTIONS", "Axes", "Value", "Values", "ancestors", "is_zero", "row_major"]
 
 Axes = Sequence[tuple[int, int]]  # sizes and strides, the last axis fastest
 
@@ -103,8 +103,8 @@ class Values:
             return self._piece(of[0], settings[0], width)
         if operation in ("cat", "spread", *REDUCTIONS) and len(of) == 1 and of[0].width == width:
             return of[0]
-        if operation == "add" and any(_is_zero(value) for value in of):
-            rest = of[1] if _is_zero(of[0]) else of[0]
+        if operation == "add" and any(is_zero(value) for value in of):
+            rest = of[1] if is_zero(of[0]) else of[0]
             return rest if rest.width == width else self.make("spread", [rest], width)
         layouts = {tuple(part.width for part in value.of) for value in of if value.operation == "cat"}
         if len(layouts) == 1 and operation not in WHOLE and all(map(_falls_apart, of)):
@@ -185,8 +185,8 @@ def _composed(of: tuple[int, Axes], first: int, axes: Axes) -> tuple[int, Axes] 
     return (start, found) if all(index < size for index, (size, _) in zip(reached, inside, strict=True)) else None
 
 
-def _is_zero(value: Value) -> bool:
-    return (value.operation == "number" and value.settings == (0.0,)) or (value.operation == "spread" and _is_zero(value.of[0]))
+def is_zero(value: Value) -> bool:
+    return (value.operation == "number" and value.settings == (0.0,)) or (value.operation == "spread" and is_zero(value.of[0]))
 
 
 def _falls_apart(value: Value) -> bool:

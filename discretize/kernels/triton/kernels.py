@@ -22,13 +22,12 @@ from ctrnn.extras import install_line
 from discretize.kernels.cpp.programs import strides
 from discretize.kernels.eligibility import takes_triton
 from discretize.kernels.record.program import Program, Writer
-from discretize.kernels.triton.passes import Needs
-from discretize.kernels.triton.writing import Place, TritonText, written
+from discretize.kernels.triton.lines import Needs
+from discretize.kernels.triton.shapes import Shape, multiprocessors, shape_of
+from discretize.kernels.triton.writing import FEW, Place, Projection, TritonText, written
 
 __all__ = ["STORED", "TritonKernel", "TritonNetworks", "launch", "summed", "triton_reason", "writer"]
 
-ROWS = 16  # samples of a tile: the fewest that a product takes
-WARPS, MANY_WARPS, WIDE = 4, 8, 64  # of more units, four have too few registers
 # tf32x3: on tensor cores, to about the rounding of float32
 PRECISION = {"highest": "tf32x3", "high": "tf32x3", "medium": "tf32"}  # by torch.get_float32_matmul_precision()
 STORED = (torch.bfloat16,)  # in which samples, states and matrices may lie; sums are float32
@@ -94,13 +93,12 @@ class TritonNetworks:
         return _Calls([self.one.call(substeps, rests, *given) for given in each], own_xs, lengths is not None)
 
 
-def launch(text: str, name: str, h0: Tensor, width: int, given: Sequence[object], how: Mapping[str, object]) -> None:
-    """A kernel of a text for all samples of h0; width: the largest of its vectors."""
-    how = {"ROWS": ROWS, "PRECISION": PRECISION[torch.get_float32_matmul_precision()]} | dict(how)
-    warps = MANY_WARPS if width > WIDE else WARPS
+def launch(text: str, name: str, h0: Tensor, shape: Shape, given: Sequence[object], how: Mapping[str, object]) -> None:
+    """A kernel of a text for all samples of h0."""
+    how = {"ROWS": shape.rows, "PRECISION": PRECISION[torch.get_float32_matmul_precision()]} | dict(how)
     with torch.cuda.device_of(h0):
         # One stage: loads of what this pass itself stores must not be brought forward.
-        getattr(_loaded(text), name)[(-(-len(h0) // ROWS),)](*given, **how, num_warps=warps, num_stages=1)
+        getattr(_loaded(text), name)[(-(-len(h0) // shape.rows),)](*given, **how, num_warps=shape.warps, num_stages=1)
 
 
 @dataclass(frozen=True)
@@ -123,40 +121,73 @@ class _Call:
     def forward(self, keep: bool) -> tuple[Tensor, Tensor | None]:
         """The states after samples, (time, batch, state), and what the backward pass reads."""
         (time, batch, _), text, xs = self.xs.shape, self.kernel.text, self.xs
+        shape, needs = self._shape(text.forward)
         states = xs.new_empty(time, batch, self.h0.shape[-1])
-        kept = xs.new_empty(time * self.substeps + 1 if keep else 1, batch, text.kept)
-        scratch = self.h0.new_empty(batch, text.forward.scratch)
-        given = (xs, self.h0, self.dt, states, kept, scratch, *self.weights_of(text.forward))
-        self._launch("forward", given, batch * text.kept if keep else 0)
+        kept = xs.new_empty(time * self.substeps + 1 if keep else 2, batch, text.kept)  # else by turns
+        scratch = self.h0.new_empty(2, batch, needs.scratch)
+        given = (xs, self._projected(), self.h0, self.dt, states, kept, scratch, *self.weights_of(needs))
+        self._launch("forward", shape, given, {"KEEP": keep})
         return states, kept if keep else None
 
     def backward(self, kept: Tensor, grad: Tensor, needed: tuple[bool, bool, bool]) -> list[Tensor | None]:
         """The gradients to x, h0, dt and the weights."""
         (time, batch, inputs), text, xs, grad = self.xs.shape, self.kernel.text, self.xs, grad.resolve_neg()
-        of_x, of_dt = (like.new_empty(time, self.substeps, batch, width) for like, width in ((xs, inputs), (self.h0, 1)))
-        operands = xs.new_empty(time, self.substeps, batch, text.operands)
-        of_h0, scratch = torch.empty_like(self.h0), self.h0.new_empty(batch, text.backward.scratch)
-        given = (xs, self.dt, grad.contiguous(), kept, scratch, operands, of_x, of_h0, of_dt, *self.weights_of(text.backward))
-        self._launch("backward", given, batch * text.kept)
-        rows = {"x": xs[:, None].expand(of_x.shape), "kept": kept[:-1].unflatten(0, (time, self.substeps)), "operands": operands}
+        shape, needs = self._shape(text.backward)
+        steps = (time, self.substeps, batch)
+        of_x, of_dt = xs.new_empty(*steps, inputs if text.of_x is None else 0), self.h0.new_empty(*steps, 1)
+        operands = xs.new_empty(*steps, text.operands)
+        of_h0, scratch = torch.empty_like(self.h0), self.h0.new_empty(2, batch, needs.scratch)
+        given = (xs, self.dt, grad.contiguous(), kept, scratch, operands, of_x, of_h0, of_dt, *self.weights_of(needs))
+        self._launch("backward", shape, given, {})
+        rows = {
+            "x": xs[:, None].expand(*steps, inputs),
+            "kept": kept[:-1].unflatten(0, (time, self.substeps)),
+            "operands": operands,
+        }
         moves = self.dt[:, None] != 0 if self.rests else None  # nothing of samples at rest, nan neither
         pairs = zip(text.sums, self.kernel.program.sums, strict=True)
         sums = [summed(rows, *pair, self.h0.dtype, moves).reshape(shape) for pair, shape in pairs]
         return [
-            of_x.sum(1) if needed[0] else None,
+            (of_x.sum(1) if text.of_x is None else self._of_x(rows, text.of_x, moves)) if needed[0] else None,
             of_h0,
             (of_dt.sum(1) / self.substeps).sum_to_size(self.dt.shape) if needed[2] else None,
             *self.kernel.program.gradients(self.weights, sums),
         ]
 
-    def _launch(self, name: str, given: tuple[Tensor, ...], kept_step: int) -> None:
+    def _shape(self, needs: tuple[Needs, Needs]) -> tuple[Shape, Needs]:
+        width, batch = max(self.xs.shape[-1], self.h0.shape[-1]), len(self.h0)
+        shape = shape_of(needs[True], width, batch, self.h0.element_size(), multiprocessors(self.h0.device))
+        return shape, needs[shape.few]
+
+    def _projected(self) -> Tensor:
+        """The input's products for all times, beside one another."""
+        if not (projections := self.kernel.text.projections):
+            return self.h0
+        found = [self._projection(each) for each in projections]
+        return found[0] if len(found) == 1 else torch.cat(found, -1)
+
+    def _projection(self, of: Projection) -> Tensor:
+        matrices = [self.matrices[k].view(-1, width)[row : row + of.depth] for k, row, width in of.products]
+        xs, matrix = self.xs[..., of.first : of.first + of.depth], torch.cat(matrices, 1)
+        return xs.to(self.h0.dtype) @ matrix.to(self.h0.dtype)
+
+    def _of_x(self, rows: Mapping[str, Tensor], products: Sequence[tuple[Place, int, int]], moves: Tensor | None) -> Tensor:
+        found: Tensor | None = None
+        for place, k, row in products:
+            numbers = rows[place.buffer][..., place.first : place.first + place.width]
+            numbers = (numbers if moves is None else numbers.where(moves, 0.0)).sum(1)
+            each = numbers @ self.matrices[k].view(-1, self.xs.shape[-1])[row : row + place.width]
+            found = each if found is None else found.add_(each)
+        assert found is not None
+        return found
+
+    def _launch(self, name: str, shape: Shape, given: tuple[Tensor, ...], how: Mapping[str, object]) -> None:
         time, batch, inputs = self.xs.shape
         _, _, dt_time, dt_batch = strides(self.dt)
-        sizes = (time, batch, self.substeps, inputs, batch * inputs, kept_step, dt_time, dt_batch)
-        width = max(inputs, self.h0.shape[-1])
+        sizes = (time, batch, self.substeps, inputs, batch * inputs, batch * self.kernel.text.kept, dt_time, dt_batch)
         # bfloat16 has fewer digits than TF32.
-        how = {"RESTS": self.rests} | ({"PRECISION": "tf32"} if self.xs.dtype in STORED else {})
-        launch(self.kernel.text.text, name, self.h0, width, (*given, *sizes), how)
+        how = {"RESTS": self.rests} | dict(how) | ({"PRECISION": "tf32"} if self.xs.dtype in STORED else {})
+        launch(self.kernel.text.text, name + (FEW if shape.few else ""), self.h0, shape, (*given, *sizes), how)
 
 
 @dataclass(frozen=True)

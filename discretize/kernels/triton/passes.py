@@ -1,165 +1,77 @@
-r"""Write the lines of one pass over a tile of samples in Triton.
+r"""Write the lines of one pass over a tile of samples in Triton: values, and pieces of them, once each.
 
-`Lines` moves numbers from and to memory and multiplies with weights; `Pass` computes values, and pieces of them, once each.
+What is known of a pass only when it is written, a `Draft` of it tells: which pieces are read, and what is read from memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from math import sqrt
 
-from discretize.kernels.record.values import READY, REDUCTIONS, Value
+from discretize.kernels.record.values import READY, REDUCTIONS, Value, ancestors
 from discretize.kernels.record.zones import Unknown
 from discretize.kernels.triton.functions import FUNCTIONS, number
+from discretize.kernels.triton.lines import Lines, Needs, padded
+from discretize.kernels.triton.products import Product, write_dots, write_sums
 
-__all__ = ["DOT", "WEIGHTS", "Lines", "Needs", "Pass", "fits_a_tile", "padded"]
+__all__ = ["Draft", "Pass", "parts_of"]
 
-
-TILE = 1 << 14  # numbers of a matrix in one product at most
-PART = 1 << 13  # and of its parts, where it has more
-RESIDENT = 1 << 14  # numbers of all matrices that are loaded once for the whole sequence
-WEIGHTS = 1 << 16  # numbers for the weights of a program
-DOT = "tl.dot({}, {}, {}, input_precision=PRECISION, out_dtype=REAL)"
-
-
-def padded(width: int) -> int:
-    """Units of a tile: a power of 2, and enough for a product."""
-    return 1 if width == 1 else max(16, 1 << (width - 1).bit_length())
-
-
-def fits_a_tile(depth: int, width: int) -> bool:
-    """Whether a matrix of these sizes is multiplied at once."""
-    return padded(depth) * padded(width) <= TILE or min(depth, width) == 1
-
-
-@dataclass
-class Lines:
-    """Those before the loop and those of a step; which weights they read; which columns they name.
-
-    unread: whether something was stored that other threads may not see yet; resident: numbers of weights loaded before the loop;
-    made: how many names there are; program: which of several programs in one kernel, whose weights have numbers from
-    program * `WEIGHTS` on.
-    """
-
-    before: list[str] = field(default_factory=list)
-    step: list[str] = field(default_factory=list)
-    columns: dict[int, None] = field(default_factory=dict)
-    vectors: dict[int, None] = field(default_factory=dict)
-    matrices: dict[int, None] = field(default_factory=dict)
-    unread: bool = False
-    resident: int = 0
-    made: int = 0
-    program: int = 0
-
-    def named(self, expression: str, once: bool = False) -> str:
-        """A new name for an expression, `once` before the loop."""
-        name, self.made = f"v{self.made}", self.made + 1
-        (self.before if once else self.step).append(f"{name} = {expression}")
-        return name
-
-    def columns_of(self, width: int) -> tuple[str, str]:
-        """What is added to a row's address, and which numbers are there."""
-        if width == 1:
-            return "", "inside"
-        self.columns[padded(width)] = None
-        c = f"c{padded(width)}"
-        return f" + {c}", "inside" if padded(width) == width else f"inside & ({c} < {width})"
-
-    def load(self, at: str, first: int, width: int) -> str:
-        """Some numbers of every row."""
-        self.see_all()
-        columns, mask = self.columns_of(width)
-        return self.named(f"tl.load({at} + {first}{columns}, mask={mask}, other=0.0).to(REAL)")
-
-    def load_row(self, at: str, first: int, width: int, step: int = 1) -> str:
-        """Numbers of the weights, which all rows share."""
-        self.columns_of(width)
-        if width == 1:
-            return self.named(f"tl.load({at} + {first} + tl.zeros([1, 1], tl.int32)).to(REAL)", once=True)
-        c = f"c{padded(width)}"
-        return self.named(f"tl.load({at} + {first} + {c} * {step}, mask={c} < {width}, other=0.0).to(REAL)", once=True)
-
-    def store(self, name: str, at: str, width: int) -> None:
-        columns, mask = self.columns_of(width)
-        self.step.append(f"tl.store({at}{columns}, {name} + tl.zeros([ROWS, {padded(width)}], REAL), mask={mask})")
-
-    def see_all(self) -> None:
-        """What was stored, by every thread."""
-        if self.unread:
-            self.synchronize()
-
-    def synchronize(self) -> None:
-        self.step.append("tl.debug_barrier()")
-        self.unread = False
-
-    def vector(self, number: int) -> str:
-        number += self.program * WEIGHTS
-        self.vectors[number] = None
-        return f"vector_{number}"
-
-    def matrix(self, number: int) -> str:
-        number += self.program * WEIGHTS
-        self.matrices[number] = None
-        return f"matrix_{number}"
-
-    def add_product(self, name: str, operand: str, matrix: int, first: int, stride: int, depth: int, width: int) -> None:
-        """To `name`, of an operand with so many rows and columns of a matrix, from a first number on."""
-        at = self.matrix(matrix)
-        if depth == 1:
-            self.step.append(f"{name} += {operand} * {self.load_row(at, first, width)}")
-        elif width == 1:
-            self.step.append(f"{name} += tl.sum({operand} * {self.load_row(at, first, depth, stride)}, 1, keep_dims=True)")
-        else:
-            down, across = padded(depth), padded(width)
-            self.columns |= {down: None, across: None}
-            mask = f"(r{down} < {depth}) & (c{across} < {width})"
-            once = self.resident + down * across <= RESIDENT
-            self.resident += down * across if once else 0
-            load = f"tl.load({at} + {first} + r{down} * {stride} + c{across}, mask={mask}, other=0.0).to(REAL)"
-            weights = self.named(load, once)
-            self.step.append(f"{name} = {DOT.format(operand, weights, name)}")
-
-    def add_long_product(self, name: str, source: str, matrix: int, first: int, stride: int, depth: int, width: int) -> None:
-        """The same of numbers in memory, some after the other, where all of them would not fit."""
-        self.see_all()
-        at, some, across = self.matrix(matrix), max(16, PART // padded(width)), padded(width)
-        self.columns |= {some: None, across: None}
-        weights, mask = (
-            f"{at} + {first} + (k + r{some}) * {stride} + c{across}",
-            f"(k + r{some} < {depth}) & (c{across} < {width})",
-        )
-        self.step += [
-            f"for k in range(0, {depth}, {some}):",
-            f"    of_source = tl.load({source} + k + c{some}, mask=inside & (k + c{some} < {depth}), other=0.0).to(REAL)",
-            f"    of_matrix = tl.load({weights}, mask={mask}, other=0.0).to(REAL)",
-            f"    {name} = {DOT.format('of_source', 'of_matrix', name)}",
-        ]
+MOST_PARTS = 8  # of a state in registers
+Piece = tuple[Value, int, int]  # so many of a value's units, from a first one on
 
 
 @dataclass(frozen=True)
-class Needs:
-    """What a pass reads of the weights, by number, in the order of its arguments, and how much scratch a sample needs."""
+class Draft:
+    """Of a pass that was written once: which pieces it reads, by value, and which values from memory."""
 
-    vectors: tuple[int, ...]
-    matrices: tuple[int, ...]
-    scratch: int
+    pieces: Mapping[Value, set[tuple[int, int]]] = field(default_factory=dict)
+    from_memory: frozenset[Value] = frozenset()
+
+    def cuts(self, old: Value, following: Value) -> list[tuple[int, int]]:
+        """Firsts and sizes of the parts in which a state stays in registers: as it is computed, or as it is read too."""
+        own = [(place, size) for _, _, place, size in parts_of(following)]
+        read = self.pieces.get(old, set())
+        ends = sorted({end for first, size in (*own, *read) for end in (first, first + size)})
+        finer = [(first, end - first) for first, end in pairwise(ends)]
+        return finer if len(finer) <= MOST_PARTS and read <= {*finer} else own
 
 
 @dataclass
 class Pass:
-    """One pass: where values lie in memory, by row; names of pieces, and of those that products read."""
+    """One pass: where values lie in memory, by row; names of pieces, and of those that products read.
+
+    sums: whether products are sums, of fewer than 16 rows; draft: of the same pass; carried: a value's parts that stay in
+    registers from step to step, None for all that are asked for, in a draft; ahead: how often values are given that are read a
+    step ahead, and what leads from one to the next; outside: columns of products that are ready in `at_projected`, by the affine
+    value, the matrix, and the row.
+    """
 
     places: dict[Value, str]
     dt: Value | None = None
     out: Lines = field(default_factory=Lines)
-    names: dict[tuple[Value, int, int], str] = field(default_factory=dict)
+    names: dict[Piece, str] = field(default_factory=dict)
     operands: dict[str, str] = field(default_factory=dict)
     scratch: int = 0
+    sums: bool = False
+    draft: Draft = field(default_factory=Draft)
+    carried: dict[Value, dict[tuple[int, int], str] | None] = field(default_factory=dict)
+    ahead: Mapping[Value, tuple[str, str]] = field(default_factory=dict)
+    outside: Mapping[tuple[Value, int, int], int] = field(default_factory=dict)
+    from_memory: set[Value] = field(default_factory=set)
 
     @property
     def needs(self) -> Needs:
-        return Needs(tuple(self.out.vectors), tuple(self.out.matrices), self.scratch)
+        return Needs(tuple(self.out.vectors), tuple(self.out.matrices), self.scratch, self.out.resident, self.out.streamed)
+
+    @property
+    def as_draft(self) -> Draft:
+        """Of this pass, for the one that is written next."""
+        pieces = dict[Value, set[tuple[int, int]]]()
+        for value, first, width in self.names:
+            pieces.setdefault(value, set()).add((first, width))
+        return Draft(pieces, frozenset(self.from_memory))
 
     def piece(self, value: Value, first: int = 0, width: int | None = None) -> str:
         """The name of some of a value's units: numbers of rows by columns, or of one row or column that all share."""
@@ -174,8 +86,8 @@ class Pass:
     def _made(self, value: Value, first: int, width: int) -> str:
         if value.operation == "slice":
             return self.piece(value.of[0], first + value.settings[0], width)
-        if value in self.places:
-            return self.out.load(self.places[value], first, width)
+        if value in self.carried or value in self.places:
+            return self._there(value, first, width)
         if value.operation == "cat":
             part = _part(value, first, width)
             return self.piece(*part, width) if part else self.out.load(self.memory(value), first, width)
@@ -184,6 +96,17 @@ class Pass:
         if value.by_unit or value.operation == "affine":
             return self._function(value, first, width) if value.by_unit else self._affine(value, first, width)
         return self._constant(value, first, width) if value.operation in READY else self._moved(value, first, width)
+
+    def _there(self, value: Value, first: int, width: int) -> str:
+        """A piece of what is carried, or lies in memory."""
+        if value in self.carried:
+            parts = self.carried[value]
+            name = self.out.named("0.0") if parts is None else parts.get((first, width))
+            if name is not None:
+                return name
+        elif value in self.ahead:
+            return self.out.load_ahead(self.places[value], first, width, *self.ahead[value])
+        return self.out.load(self.memory(value), first, width)
 
     def _constant(self, value: Value, first: int, width: int) -> str:
         if value.operation == "shared":
@@ -202,32 +125,45 @@ class Pass:
             return f"{self.memory(value.of[0])} + {value.settings[0]}"
         if value.operation == "shared":
             return f"{self.out.vector(value.settings[0])} + rows * 0"
+        self.from_memory.add(value)
         if value not in self.places:
             at, self.scratch = f"at_scratch + {self.scratch}", self.scratch + value.width
-            self.store(value, at)
+            if self.carried.get(value, {}) is not None:
+                self.store(value, at)
             self.places[value], self.out.unread = at, True
         return self.places[value]
 
-    def store(self, value: Value, at: str) -> None:
-        for part, first, place, size in _pieces(value):
-            self.out.store(self.piece(part, first, size), f"{at} + {place}", size)
+    def store(self, value: Value, at: str, when: str = "") -> None:
+        for part, first, place, size in self._parts(value):
+            self.out.store(self.piece(part, first, size), f"{at} + {place}", size, when)
 
-    def exchange(self, value: Value, old: Value, targets: Sequence[str]) -> None:
-        """Store a value in place of the old one, of which a sample at rest keeps its own."""
-        found = [
-            (self.piece(part, first, size), self.piece(old, place, size), place, size)
-            for part, first, place, size in _pieces(value)
-        ]
-        self.out.synchronize()  # others may still read the old one
-        for new, before, place, size in found:
-            name = self.out.named(f"tl.where(length == 0.0, {before}, {new}) if RESTS else {new}")
-            for at in targets:
-                self.out.store(name, f"{at} + {place}", size)
-        self.out.synchronize()
+    def _parts(self, value: Value) -> list[tuple[Value, int, int, int]]:
+        return [(value, first, first, size) for first, size in self.carried.get(value) or ()] or parts_of(value)
+
+    def carry(self, value: Value, name: str, following: Value) -> dict[tuple[int, int], str]:
+        """Keep a value in registers from step to step, by names that begin so; `following` comes in its place."""
+        cuts = self.draft.cuts(value, following)
+        self.carried[value] = found = {(first, size): f"{name}_{k}" for k, (first, size) in enumerate(cuts)}
+        return found
+
+    def exchange(self, value: Value, old: Value, targets: Mapping[str, str]) -> None:
+        """Put a value in place of the carried one, of which a sample at rest keeps its own; targets: where it is stored, and what
+        begins the lines that store it."""
+        if (parts := self.carried[old]) is None:
+            self.store(value, "at_scratch")
+            return
+        following = {part: self.piece(value, *part) for part in parts}
+        for (first, size), name in parts.items():
+            new = following[first, size]
+            new = self.out.named(f"tl.where(length == 0.0, {name}, {new}) if RESTS else {new}")
+            following[first, size] = self.out.named(f"{new} + tl.zeros([ROWS, {padded(size)}], REAL)")
+            for at, when in targets.items():
+                self.out.store(following[first, size], f"{at} + {first}", size, when)
+        self.out.step += [f"{name} = {following[part]}" for part, name in parts.items()]
 
     def leave(self, value: Value, at: str) -> None:
         """Store a gradient, 0 for a sample at rest."""
-        for part, first, place, size in _pieces(value):
+        for part, first, place, size in parts_of(value):
             name = self.piece(part, first, size)
             name = self.out.named(f"tl.where(length == 0.0, 0.0, {name}) if RESTS else {name}")
             self.out.store(name, f"{at} + {place}", size)
@@ -294,33 +230,67 @@ class Pass:
         return name
 
     def _affine(self, value: Value, first: int, width: int) -> str:
+        own = self._begun(value, first, width)
+        products = [own]
+        if self.sums:
+            for read in self._others_like(value, first, width):
+                products.append(self._begun(*read))
+                self.names[read] = products[-1][0]
+        (write_sums if self.sums else write_dots)(self, [product for _, some in products for product in some])
+        return own[0]
+
+    def _begun(self, value: Value, first: int, width: int) -> tuple[str, list[Product]]:
+        """The name of a piece of an affine value, which has all but its products, and these."""
         has_start, matrices = value.settings
         starts, read = (value.of[:1], value.of[1:]) if has_start else ((), value.of)
         begin = [self.piece(start) if start.width == 1 else self.piece(start, first, width) for start in starts]
-        parts = [(matrix, *part) for source, matrix in zip(read, matrices, strict=True) for part in _pieces(source)]
-        large = {part for _, part, _, _, size in parts if not fits_a_tile(size, width)}
-        operands = [self.memory(part) if part in large else self._operand(part, at, size) for _, part, at, _, size in parts]
+        parts = [(matrix, *part) for source, matrix in zip(read, matrices, strict=True) for part in parts_of(source)]
+        products = []
+        for matrix, part, at, row, depth in parts:
+            column = self.outside.get((value, matrix, row))
+            if column is not None:
+                stride = "batch * PROJECTED"
+                begin.append(self.out.load_ahead("at_projected", column + first, width, "sample", stride))
+            else:
+                products.append(Product("", part, at, matrix, row * value.width + first, value.width, depth, width))
         name = self.out.named(" + ".join([f"tl.zeros([ROWS, {padded(width)}], REAL)", *begin]))
-        for operand, (matrix, part, _, row, depth) in zip(operands, parts, strict=True):
-            add = self.out.add_long_product if part in large else self.out.add_product
-            add(name, operand, matrix, row * value.width + first, value.width, depth, width)
-        return name
+        return name, [product._replace(name=name) for product in products]
 
-    def _operand(self, value: Value, first: int, width: int) -> str:
+    def _others_like(self, value: Value, first: int, width: int) -> Iterator[Piece]:
+        """Other pieces of products, as wide, that are read later and can be computed now."""
+        for other, read in self.draft.pieces.items():
+            if other.operation == "affine" and other not in self.places and self._is_ready(other):
+                for piece in sorted(read):
+                    if piece[1] == width and (other, *piece) not in ((value, first, width), *self.names):
+                        yield other, *piece
+
+    def _is_ready(self, value: Value) -> bool:
+        """Whether a value is made of what is there, by functions of each unit."""
+
+        def there(part: Value) -> bool:
+            if part in self.places or part in self.carried or part.by_unit or part.operation in (*READY, "slice", "cat"):
+                return True
+            read = self.draft.pieces.get(part)
+            return read is not None and all((part, *piece) in self.names for piece in read)
+
+        return all(map(there, ancestors(value.of, {*self.places, *self.carried})))
+
+    def operand(self, value: Value, first: int, width: int) -> str:
+        """A piece as products read it: 0 beyond its width, where there may be nan."""
         name = self.piece(value, first, width)
         if padded(width) == width:
             return name
-        if name not in self.operands:  # beyond the width there may be nan
+        if name not in self.operands:
             self.operands[name] = self.out.named(f"tl.where({self.out.columns_of(width)[1]}, {name}, 0.0)")
         return self.operands[name]
 
 
-def _pieces(value: Value) -> list[tuple[Value, int, int, int]]:
+def parts_of(value: Value) -> list[tuple[Value, int, int, int]]:
     """The parts that a value is put together of: which units of what, from a first on, to which place, how many."""
     if value.operation == "cat":
         found, place = [], 0
         for part in value.of:
-            found += [(one, first, place + at, size) for one, first, at, size in _pieces(part)]
+            found += [(one, first, place + at, size) for one, first, at, size in parts_of(part)]
             place += part.width
         return found
     return [(value, 0, 0, value.width)] if value.width else []

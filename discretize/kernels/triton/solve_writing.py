@@ -23,7 +23,8 @@ from discretize.kernels.record.program import Writer
 from discretize.kernels.record.values import Value
 from discretize.kernels.triton.adaptive import BACKWARD, EXPLICIT, EXPLICIT_BACK, FORWARD, GIVE, HELPERS, KEEP, READ
 from discretize.kernels.triton.functions import preamble
-from discretize.kernels.triton.passes import Lines, Needs, Pass, padded
+from discretize.kernels.triton.lines import Lines, Needs, padded
+from discretize.kernels.triton.passes import Pass
 from discretize.kernels.triton.rosenbrock import (
     DRIFT,
     ELIMINATION,

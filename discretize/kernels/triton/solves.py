@@ -27,8 +27,9 @@ from discretize.kernels.pieces import projected_of
 from discretize.kernels.record.program import FlowModule, InputJVP, Program, StateJVP, Weights, Writer
 from discretize.kernels.record.stored import Recorder
 from discretize.kernels.triton.kernels import launch, summed, triton_reason
-from discretize.kernels.triton.passes import WEIGHTS
+from discretize.kernels.triton.lines import WEIGHTS
 from discretize.kernels.triton.rosenbrock import MOST_UNITS, units_of
+from discretize.kernels.triton.shapes import many
 from discretize.kernels.triton.solve_writing import COUNTS, NUMBERS, Recorded, SolveText, solve_writer, stiff_text
 from discretize.solvers import rodas
 from discretize.solvers.kept import KeptSteps
@@ -179,7 +180,7 @@ class TritonRun(KernelRun):
         chebyshev = isinstance(projected_of(self.chain), PolynomialPath)
         how = how | {"TERMS": self.terms, "CHEBYSHEV": chebyshev, "SPEEDS": speeds}
         weights = [*(self.vectors[k] for k in needs.vectors), *(self.matrices[k] for k in needs.matrices)]
-        launch(self.text.text, name, self.h0, self.width, (*given, *weights, *sizes), how)
+        launch(self.text.text, name, self.h0, many(self.width), (*given, *weights, *sizes), how)
 
     def _read_segments(self) -> None:
         """What the kernel reads of the segments, on its device."""

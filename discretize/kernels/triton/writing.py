@@ -8,17 +8,24 @@ step. Samples, states, matrices, and what is kept of each step may be stored in 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 
 from discretize.kernels.record.phases import Pair, ProgramValues
-from discretize.kernels.record.values import Value
+from discretize.kernels.record.values import Value, is_zero
 from discretize.kernels.triton.functions import preamble
-from discretize.kernels.triton.passes import Needs, Pass
+from discretize.kernels.triton.lines import RESIDENT, Lines, Needs, padded
+from discretize.kernels.triton.passes import Draft, Pass, parts_of
+from discretize.kernels.triton.products import HELPERS
 
-__all__ = ["Place", "TritonText", "all_given", "expanded", "operands_of", "written"]
+__all__ = ["FEW", "Place", "Projection", "TritonText", "all_given", "expanded", "operands_of", "written"]
+
+
+FEW_RESIDENT = 192 * 1024  # bytes of matrices in a multiprocessor's registers, of 256 KB
 
 
 @dataclass(frozen=True)
@@ -31,58 +38,145 @@ class Place:
 
 
 @dataclass(frozen=True)
+class Projection:
+    """Products of the input that are ready before the kernel runs, beside one another: of so many of its columns from a first on,
+    with rows of matrices (matrix, row, columns of the product)."""
+
+    first: int
+    depth: int
+    products: tuple[tuple[int, int, int], ...]
+
+
+@dataclass(frozen=True)
 class TritonText:
-    """The kernels' text; numbers that are kept of a step and a sample, and what its sums over samples are made of."""
+    """The kernels' text; what each pass needs, of many samples a program (0) and of few (1); numbers that are kept of a step and
+    a sample, and what its sums over samples are made of; products of the input; and products, of what with which matrix from a
+    row on, that are the gradient to the input, None where the kernel leaves it."""
 
     text: str
-    forward: Needs
-    backward: Needs
+    forward: tuple[Needs, Needs]
+    backward: tuple[Needs, Needs]
     kept: int
     operands: int
     sums: tuple[tuple[Place, Place | None], ...]
+    projections: tuple[Projection, ...]
+    of_x: tuple[tuple[Place, int, int], ...] | None
+
+
+FEW = "_few"  # behind the names of kernels for few samples
 
 
 def written(values: ProgramValues, dtype: torch.dtype) -> TritonText:
     """Write a whole sequence forwards and backwards."""
-    following, gradients, given = values.following, values.gradients, all_given(values)
-    total, kept = following.width, dict[Value, int]()
-    for value in values.kept:
-        kept[value], total = total, total + value.width
-    at_samples = {value: "at_x" for name, value in given.items() if name == "x"}
-    forward = Pass(at_samples | {given["h"]: "at_scratch"}, given.get("dt"), scratch=following.width)
+    many, few = (_Sequence(values, dtype, sums) for sums in (False, True))
+    text = preamble(dtype) + HELPERS + many.text + few.text
+    forward, backward = (many.forward.needs, few.forward.needs), (many.backward.needs, few.backward.needs)
+    return TritonText(text, forward, backward, many.total, many.operands, many.sums, many.projections, many.of_x)
+
+
+class _Sequence:
+    """The two kernels of a sequence, for many samples a program or for few, whose products are sums."""
+
+    def __init__(self, values: ProgramValues, dtype: torch.dtype, sums: bool) -> None:
+        self.values, self.given = values, all_given(values)
+        self.kept, self.total = dict[Value, int](), values.following.width
+        for value in values.kept:
+            self.kept[value], self.total = self.total, self.total + value.width
+        self.new = partial(Pass, dt=self.given.get("dt"), sums=sums)
+        self.room = FEW_RESIDENT // dtype.itemsize if sums else RESIDENT
+        self.outside, self.projections = _projections(values, self.given.get("x"))
+        self.forward = self._forward(self._forward().as_draft)
+        self.backward = self._backward(self._backward().as_draft)
+        columns = sum(width for each in self.projections for *_, width in each.products)
+        widths = {"STATE": values.following.width, "KEPT": self.total, "OPERANDS": self.operands, "PROJECTED": columns}
+        passes = (FORWARD, self.forward), (BACKWARD, self.backward)
+        self.text = "".join(_kernel(template, made, widths, FEW if sums else "") for template, made in passes)
+
+    def _forward(self, draft: Draft | None = None) -> Pass:
+        given, following, kept = self.given, self.values.following, self.kept
+        places = {value: "at_x" for name, value in given.items() if name == "x"}
+        ahead = dict.fromkeys(places, ("sample", "x_time"))
+        found = self.new(places, out=Lines(room=self.room), draft=draft or Draft(), ahead=ahead, outside=self.outside)
+        if draft is None:
+            found.carried[given["h"]] = None
+        else:
+            found.carry(given["h"], "state", following)
+        for value in self.values.order:
+            if value in kept:
+                found.piece(value)
+                found.store(value, f"at_kept + {kept[value]}", "" if value in found.draft.from_memory else "if KEEP: ")
+                found.out.unread = True
+                found.places[value] = f"at_kept + {kept[value]}"
+        found.exchange(following, given["h"], {"at_next": "if KEEP: ", "at_hs": ""})
+        return found
+
+    def _backward(self, draft: Draft | None = None) -> Pass:
+        given, gradients = self.given, dict(self.values.gradients)
+        names = (("x", "at_x"), ("h", "at_kept"))
+        places = {given[name]: at for name, at in names if name in given}
+        places |= {value: f"at_kept + {place}" for value, place in self.kept.items()}
+        ahead = dict.fromkeys(places, ("step", "-batch * KEPT")) | ({given["x"]: ("sample", "-x_time")} if "x" in given else {})
+        found = self.new(places, out=Lines(room=self.room), draft=draft or Draft(), ahead=ahead)
+        if draft is None:
+            found.carried[given["cotangent"]] = None
+        else:
+            found.carry(given["cotangent"], "of_state", gradients["h"])
+        known = {given["h"]: Place("kept", 0, self.values.following.width)}
+        known |= {value: Place("kept", at, value.width) for value, at in self.kept.items()}
+        if "x" in given:
+            known[given["x"]] = Place("x", 0, given["x"].width)
+        of_x = _products_of(gradients["x"]) if "x" in gradients else None
+        if of_x is not None:
+            del gradients["x"]
+        sides = [(value, None) for value, _, _ in of_x or ()]
+        places_of, self.operands = operands_of(found, known, [*self.values.sums, *sides])
+        self.sums, count = places_of[: len(self.values.sums)], len(self.values.sums)
+        products = zip(places_of[count:], of_x or (), strict=True)
+        self.of_x = None if of_x is None else tuple((left, matrix, row) for (left, _), (_, matrix, row) in products)
+        for name, place in (("x", "at_of_x"), ("dt", "at_of_dt")):
+            if name in gradients:
+                found.leave(gradients[name], place)
+        found.exchange(gradients["h"], given["cotangent"], {})
+        return found
+
+
+def _root(value: Value, first: int = 0) -> tuple[Value, int]:
+    return _root(value.of[0], first + value.settings[0]) if value.operation == "slice" else (value, first)
+
+
+def _projections(values: ProgramValues, x: Value | None) -> tuple[dict[tuple[Value, int, int], int], tuple[Projection, ...]]:
+    """Columns of the input's products with matrices of more than one row, by the value, the matrix and the row; and how to make
+    them. Products of other columns are other ones: there may be nan in columns that one does not read."""
+    found = dict[tuple[int, int], list[tuple[Value, int, int]]]()
     for value in values.order:
-        if value in kept:
-            forward.piece(value)
-            forward.store(value, f"at_kept + {kept[value]}")
-            forward.out.unread = True
-            forward.places[value] = f"at_kept + {kept[value]}"
-    forward.exchange(following, given["h"], ["at_scratch", "at_next", "at_hs"])
-    backward = Pass(_places_back(given, kept), given.get("dt"), scratch=following.width)
-    known = {given["h"]: Place("kept", 0, following.width)} | {
-        value: Place("kept", at, value.width) for value, at in kept.items()
-    }
-    if "x" in given:
-        known[given["x"]] = Place("x", 0, given["x"].width)
-    places, operands = operands_of(backward, known, values.sums)
-    for name, place in (("x", "at_of_x"), ("dt", "at_of_dt")):
-        if name in gradients:
-            backward.leave(gradients[name], place)
-    backward.exchange(gradients["h"], given["cotangent"], ["at_scratch"])
-    widths = {"STATE": following.width, "KEPT": total, "OPERANDS": operands}
-    text = preamble(dtype) + _kernel("forward", forward, widths) + _kernel("backward", backward, widths)
-    return TritonText(text, forward.needs, backward.needs, total, operands, places)
+        if value.operation == "affine":
+            for source, matrix in zip(value.of[value.settings[0] :], value.settings[1], strict=True):
+                for part, at, row, depth in parts_of(source):
+                    root, first = _root(part, at)
+                    if root is x and depth > 1:
+                        found.setdefault((first, depth), []).append((value, matrix, row))
+    columns, projections = dict[tuple[Value, int, int], int](), list[Projection]()
+    total = 0
+    for (first, depth), read in found.items():
+        for each in read:
+            columns[each], total = total, total + each[0].width
+        products = tuple((matrix, row, value.width) for value, matrix, row in read)
+        projections.append(Projection(first, depth, products))
+    return columns, tuple(projections)
+
+
+def _products_of(value: Value) -> list[tuple[Value, int, int]] | None:
+    """What a value is the sum of products of, with which matrices from a row on; None if it is anything else."""
+    if value.operation != "affine" or (value.settings[0] and not is_zero(value.of[0])):
+        return None
+    read = zip(value.of[value.settings[0] :], value.settings[1], strict=True)
+    return [(part, matrix, row) for source, matrix in read for part, _, row, _ in parts_of(source)]
 
 
 def all_given(values: ProgramValues) -> dict[str, Value]:
     """What is given, with a state and a cotangent even where none is read."""
     others = {"h": values.gradients["h"].width, "cotangent": values.following.width}
     return {name: Value(name, (), width) for name, width in others.items()} | values.given
-
-
-def _places_back(given: dict[str, Value], kept: dict[Value, int]) -> dict[Value, str]:
-    """Where the way back finds values."""
-    found = {given[name]: at for name, at in (("x", "at_x"), ("h", "at_kept"), ("cotangent", "at_scratch")) if name in given}
-    return found | {value: f"at_kept + {place}" for value, place in kept.items()}
 
 
 def operands_of(
@@ -106,14 +200,39 @@ def operands_of(
     return tuple(found), total
 
 
-def _kernel(name: str, made: Pass, widths: dict[str, int]) -> str:
+def _kernel(template: str, made: Pass, widths: dict[str, int], name: str) -> str:
     """A pass as a function of Triton."""
-    template = {"forward": FORWARD, "backward": BACKWARD}[name]
-    state, inside = made.out.columns_of(widths["STATE"])
-    text = expanded(template, made, {"$STEP": made.out.step}).replace(" + C_STATE", state).replace("M_STATE", inside)
+    out = made.out
+    (parts,) = [found for found in made.carried.values() if found is not None]
+    lines = dict[str, list[str]]()
+    for word, code in CARRIED.items():
+        lines[word] = [
+            line.format(name=name, first=first, columns=columns, mask=mask, size=padded(size))
+            for (first, size), name in parts.items()
+            for columns, mask in [out.columns_of(size)]
+            for line in code
+        ]
+    if "$ADD" in template:
+        of_hs = [(name, out.load_ahead("at_of_hs", *part, "sample", "-batch * STATE")) for part, name in parts.items()]
+        lines["$ADD"] = [f"{name} += {given}" for name, given in of_hs]
+    lines |= {"$STEP": out.step, "$FIRST": out.first}
+    for often in ("sample", "step"):
+        lines |= {f"$AHEAD_{often}": out.ahead[often], f"$TURN_{often}": out.turn[often]}
+    text = expanded(template, made, lines).replace("$NAME", name)
     for word, number in (widths | {"SCRATCH": made.scratch}).items():
-        text = text.replace(word, str(number))
+        text = re.sub(rf"\b{word}\b", str(number), text)
     return text
+
+
+# Of each part that stays in registers
+CARRIED = {
+    "$BEGIN": [
+        "{name} = tl.load(h0 + rows * STATE + {first}{columns}, mask={mask}, other=0.0).to(REAL)",
+        "tl.store(at_kept + {first}{columns}, {name}, mask={mask})",
+    ],
+    "$ZERO": ["{name} = tl.zeros([ROWS, {size}], REAL)"],
+    "$LEAVE": ["tl.store(of_h0 + rows * STATE + {first}{columns}, {name}, mask={mask})"],
+}
 
 
 def expanded(template: str, made: Pass, lines: Mapping[str, list[str]]) -> str:
@@ -139,29 +258,37 @@ def _filled(lines: Iterable[str], parts: Mapping[str, list[str]]) -> Iterator[st
 
 FORWARD = """
 @triton.jit
-def forward(
-    x, h0, dt, hs, kept, scratch,
+def forward$NAME(
+    x, projected, h0, dt, hs, kept, scratch,
     $WEIGHTS
     time, batch, substeps, inputs, x_time, kept_step, dt_time, dt_batch,
-    RESTS: tl.constexpr, ROWS: tl.constexpr, PRECISION: tl.constexpr,
+    RESTS: tl.constexpr, KEEP: tl.constexpr, ROWS: tl.constexpr, PRECISION: tl.constexpr,
 ):
     rows = (tl.program_id(0) * ROWS + tl.arange(0, ROWS)).to(tl.int64)[:, None]
     inside = rows < batch
     $COLUMNS
     $BEFORE
-    at_x, at_dt, at_hs = x + rows * inputs, dt + rows * dt_batch, hs + rows * STATE
+    at_x, at_projected = x + rows * inputs, projected + rows * PROJECTED
+    at_dt, at_hs = dt + rows * dt_batch, hs + rows * STATE
     at_kept, at_scratch = kept + rows * KEPT, scratch + rows * SCRATCH
-    begin = tl.load(h0 + rows * STATE + C_STATE, mask=M_STATE, other=0.0)
-    tl.store(at_scratch + C_STATE, begin, mask=M_STATE)
-    tl.store(at_kept + C_STATE, begin, mask=M_STATE)
-    tl.debug_barrier()
-    for _ in range(time):
-        length = tl.load(at_dt, mask=inside, other=1.0) / substeps
+    next_kept, other_scratch = rows * 0 + kept_step, rows * 0 + batch * SCRATCH
+    next_length = tl.load(at_dt, mask=inside, other=1.0)
+    $BEGIN
+    $FIRST
+    for t in range(time):
+        length = next_length / substeps
+        after_sample = inside & (rows * 0 + t + 1 < time)
+        next_length = tl.load(at_dt + dt_time, mask=after_sample, other=1.0)
+        $AHEAD_sample
         for substep in range(substeps):
-            at_next = at_kept + kept_step
+            at_next = at_kept + next_kept
             $STEP
-            at_kept = at_next
+            # What is read by other threads lies in another place at the next step: they may not have read it yet.
+            at_kept, at_scratch = at_next, at_scratch + other_scratch
+            next_kept, other_scratch = next_kept if KEEP else -next_kept, -other_scratch
+        $TURN_sample
         at_x += x_time
+        at_projected += batch * PROJECTED
         at_dt += dt_time
         at_hs += batch * STATE
 """
@@ -169,7 +296,7 @@ def forward(
 BACKWARD = """
 
 @triton.jit
-def backward(
+def backward$NAME(
     x, dt, of_hs, kept, scratch, operands, of_x, of_h0, of_dt,
     $WEIGHTS
     time, batch, substeps, inputs, x_time, kept_step, dt_time, dt_batch,
@@ -183,27 +310,31 @@ def backward(
     end = rows + (rows * 0 + time * substeps - 1) * batch
     at_x, at_dt = x + last * x_time + rows * inputs, dt + last * dt_time + rows * dt_batch
     at_of_hs, at_kept, at_operands = of_hs + (last * batch + rows) * STATE, kept + end * KEPT, operands + end * OPERANDS
-    at_of_x, at_of_dt = of_x + end * inputs, of_dt + end
-    at_scratch = scratch + rows * SCRATCH
-    tl.store(at_scratch + C_STATE, tl.zeros([ROWS, 1], REAL), mask=M_STATE)
-    tl.debug_barrier()
-    for _ in range(time):
-        length = tl.load(at_dt, mask=inside, other=1.0) / substeps
-        so_far = tl.load(at_scratch + C_STATE, mask=M_STATE, other=0.0)
-        of_state = so_far + tl.load(at_of_hs + C_STATE, mask=M_STATE, other=0.0)
-        tl.debug_barrier()
-        tl.store(at_scratch + C_STATE, of_state, mask=M_STATE)
-        tl.debug_barrier()
+    at_of_x, at_of_dt, at_scratch = of_x + end * inputs, of_dt + end, scratch + rows * SCRATCH
+    other_scratch = rows * 0 + batch * SCRATCH
+    next_length = tl.load(at_dt, mask=inside, other=1.0)
+    $ZERO
+    $FIRST
+    for t in range(time):
+        length = next_length / substeps
+        after_sample = inside & (rows * 0 + t + 1 < time)
+        next_length = tl.load(at_dt - dt_time, mask=after_sample, other=1.0)
+        $ADD
+        $AHEAD_sample
         for later in range(substeps):
             substep = substeps - 1 - later
+            after_step = after_sample | (inside & (rows * 0 + later + 1 < substeps))
+            $AHEAD_step
             $STEP
+            $TURN_step
+            at_scratch, other_scratch = at_scratch + other_scratch, -other_scratch
             at_kept -= batch * KEPT
             at_operands -= batch * OPERANDS
             at_of_x -= batch * inputs
             at_of_dt -= batch
+        $TURN_sample
         at_x -= x_time
         at_dt -= dt_time
         at_of_hs -= batch * STATE
-    so_far = tl.load(at_scratch + C_STATE, mask=M_STATE, other=0.0)
-    tl.store(of_h0 + rows * STATE + C_STATE, so_far, mask=M_STATE)
+    $LEAVE
 """

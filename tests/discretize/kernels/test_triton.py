@@ -36,8 +36,8 @@ OTHERS = {
 # All that the text may use of Triton's language.
 LANGUAGE = {
     *("abs", "arange", "ceil", "constexpr", "cos", "debug_barrier", "dot", "erf", "exp", "float32", "float64", "floor", "full"),
-    *("int32", "int64", "load", "log", "max", "maximum", "philox", "program_id", "sin", "sqrt", "store", "sum", "uint32"),
-    *("where", "zeros"),
+    *("int32", "int64", "join", "load", "log", "max", "max_contiguous", "maximum", "philox", "program_id", "sin", "split"),
+    *("sqrt", "store", "sum", "uint32", "where", "zeros"),
 }
 
 

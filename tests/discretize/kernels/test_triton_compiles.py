@@ -4,12 +4,12 @@ import os
 
 import pytest
 import torch
-from own_fields import Lorenz
+from own_fields import Lorenz, Own
 
 import ctrnn
 from discretize import SRA1, Euler
 from discretize.kernels.record.program import FlowModule, InputJVP, StateJVP, StepModule, program_of
-from discretize.kernels.triton import kernels
+from discretize.kernels.triton import kernels, shapes
 from discretize.kernels.triton.solve_writing import solve_writer, stiff_text
 from discretize.kernels.triton.solves import recorder
 from discretize.noise.increments import KeyedIncrements
@@ -30,13 +30,13 @@ def compiler():
         pytest.skip("TRITON_INTERPRET=1 asks for the interpreter, which compiles nothing")
 
 
-def compiles(text, real, stored, constants, whole):
-    """Both kernels, for compute capability 9.0; whole: the arguments that are no tensors."""
+def compiles(text, real, stored, constants, whole, names=("forward", "backward")):
+    """These kernels, for compute capability 9.0; whole: the arguments that are no tensors."""
     from triton.backends.compiler import GPUTarget  # noqa: PLC0415 - where there is one
     from triton.compiler import ASTSource, compile  # noqa: PLC0415
 
-    given = {"ROWS": kernels.ROWS, "PRECISION": "tf32x3", "LAST_IS_NEXT": True, "RESTS": True} | constants
-    for name in ("forward", "backward"):
+    given = {"ROWS": shapes.ROWS, "PRECISION": "tf32x3", "LAST_IS_NEXT": True, "RESTS": True, "KEEP": False} | constants
+    for name in names:
         kernel = getattr(kernels._loaded(text), name)
         kinds = dict.fromkeys(DOUBLES, "*fp64") | dict.fromkeys(COUNTS, "*i64") | dict.fromkeys(STORED, f"*{stored}")
         kinds |= dict.fromkeys(whole, "i32") | dict.fromkeys(given, "constexpr")
@@ -71,11 +71,26 @@ def test_stiff_solves_compile(dtype, real, stored, units):
         compiles(stiff_text(read, dtype).text, real, stored, how | {"LAST_IS_NEXT": False}, NUMBERS)
 
 
+FEW = ("forward_few", "backward_few")
+
+
+@pytest.mark.parametrize("make", [ctrnn.lstm, Own], ids=lambda make: make.__name__)
 @pytest.mark.parametrize(("dtype", "real", "stored"), TYPES)
-def test_sequences_compile(dtype, real, stored):
-    module = StepModule(ctrnn.lstm(3, 20, dtype=dtype), Euler())
+def test_sequences_compile(dtype, real, stored, make):
+    module = StepModule(make(3, 20, dtype=dtype), Euler())
     program = program_of(module, {"x": True, "dt": True}, dtype, kernels.writer(dtype))
     compiles(program.written.text, real, stored, {}, OF_SEQUENCES)
+    for rows in (1, 2):
+        compiles(program.written.text, real, stored, {"ROWS": rows}, OF_SEQUENCES, FEW)
+
+
+@pytest.mark.parametrize("rows", [1, 4])
+def test_sequences_whose_matrices_are_read_in_parts_compile(rows):
+    program = program_of(
+        StepModule(ctrnn.gru(3, 256, dtype=torch.float32), Euler()), {"x": True}, torch.float32, kernels.writer(torch.float32)
+    )
+    assert program.written.forward[1].streamed
+    compiles(program.written.text, "fp32", "fp32", {"ROWS": rows, "KEEP": True}, OF_SEQUENCES, FEW)
 
 
 @pytest.mark.parametrize("units", [1, 20])
@@ -85,3 +100,4 @@ def test_sequences_with_noise_compile(dtype, real, units):
     program = program_of(StepModule(KeyedIncrements(noisy, 4, True), SRA1()), {"x": True}, dtype, kernels.writer(dtype))
     assert "normal(" in program.written.text
     compiles(program.written.text, real, real, {}, OF_SEQUENCES)
+    compiles(program.written.text, real, real, {"ROWS": 1}, OF_SEQUENCES, FEW)

@@ -19,6 +19,7 @@ from discretize.kernels.triton import kernels
 from discretize.kernels.triton import solves as solve_run
 from discretize.kernels.triton.functions import preamble
 from discretize.kernels.triton.rosenbrock import ELIMINATION, units_of
+from discretize.kernels.triton.shapes import many
 from discretize.kernels.triton.solves import plan_triton
 
 SAME = 1e-9  # the same steps, sums in another order; tanh and powers by other formulas
@@ -153,7 +154,7 @@ def both_ways(m, order, v, w, batch, SIZE: tl.constexpr, UNITS: tl.constexpr, RO
     m[3] = torch.nan
     found = [m.clone(), torch.zeros(6, size), right.clone(), right.clone()]
     sizes = {"SIZE": size, "UNITS": units_of(size)}
-    kernels.launch(preamble(torch.float64) + ELIMINATION + text, "both_ways", right, size, (*found, len(m)), sizes)
+    kernels.launch(preamble(torch.float64) + ELIMINATION + text, "both_ways", right, many(size), (*found, len(m)), sizes)
     whole = [0, 1, 4, 5]
     for mine, matrix in ((found[2], m), (found[3], m.mT)):
         assert_close(mine[whole], torch.linalg.solve(matrix[whole], right[whole]), rtol=1e-9, atol=0)  # conditions below 1e4
