@@ -8,6 +8,10 @@ from experiments.runs.folder import load as load
 from experiments.models.integrators import under as under
 from experiments.__main__ import main as main
 
+from experiments.estimators.estimators import SequenceClassifier as SequenceClassifier, SequenceRegressor as SequenceRegressor
+from experiments.estimators.estimators import Forecaster as Forecaster
+from experiments.estimators.sequences import by_sequence as by_sequence
+
 from experiments.tasks.registry import TASKS as TASKS, task_named as task_named
 from experiments.tasks.task import Task as Task, Batch as Batch, NumbersAtTheEnd as NumbersAtTheEnd
 from experiments.tasks.task import ClassAtEverySample as ClassAtEverySample, ClassOfTheSequence as ClassOfTheSequence

@@ -48,6 +48,7 @@ CODE = [page for page in PAGES if "```python" in page.read_text()]
 # What these pages show, or what is ten seconds of training without.
 BY_KERNELS = {"speed.md", "kernels.md", "tasks.md", "torch.md", "first.md", "irregular.md"}
 TRAINED = {
+    "estimators.md",
     "gru.md",
     "exact-or-stepped.md",
     "fitting.md",
