@@ -326,7 +326,7 @@ def _named(
                 where.update(new_conditions)
                 continue
             start = written(as_term(found, missing.start))
-            new = (missing.head, start) if missing.exponent is None else (missing.head, start, missing.exponent)
+            new = substitute(missing.whole, {Y: start})
             if new in needed:
                 return None
             needed.append(new)

@@ -5,10 +5,15 @@ these may be L = -log y, which grows more slowly than every power of 1/y, so tha
 
     log(y^s (a + ...)) = -s L + log(a + ...)         exp(-k L + b + ...) = y^k exp(b + ...)
 
-and the leading power of y decides, then its coefficient as L -> oo.
+and the leading power of y decides, then its coefficient as L -> oo. A function of which nothing is known is smooth, as where its
+derivatives are taken:
+
+    F(a_0 + r) = F(a_0) + F'(a_0) r + F''(a_0) r^2/2 + ...       r = a_1 y + ...
 """
 
 from __future__ import annotations
+
+from math import factorial
 
 from flint import fmpq
 
@@ -24,11 +29,14 @@ LOG: Term = ("v", "-log")
 
 
 class Unnamed(NotShown):
-    """Raised where the certificate lacks the exp, log, power or sign of a leading coefficient."""
+    """Raised where the certificate lacks the exp, log, power, function or sign of a leading coefficient.
 
-    def __init__(self, head: str, start: Quotient, exponent: Term | None = None) -> None:
+    Args: head: exp, log, ^, call, or a relation to 0; start: the coefficient; whole: what is wanting, x for the coefficient.
+    """
+
+    def __init__(self, head: str, start: Quotient, whole: Term = ()) -> None:
         super().__init__(f"{head} of a leading coefficient is not in the certificate")
-        self.head, self.start, self.exponent = head, start, exponent
+        self.head, self.start, self.whole = head, start, whole
 
 
 class Series:
@@ -102,6 +110,8 @@ class Expansion:
                 return self._log(term[1])
             case "tanh" | "sinh" | "cosh" | "sin" | "cos":
                 return self.of(_by_exponentials(*term))
+            case "call":
+                return self._call(term)
         raise NotShown(f"{term} has no series here")
 
     def _sum(self, a: Series, b: Series) -> Series:
@@ -161,7 +171,7 @@ class Expansion:
             raise Unnamed(">", a.coefficients[0])
         first, zero = a.coefficients[0] ** -1, self.arithmetic.constant(0)
         ratio = [c * first for c in a.coefficients]
-        found = [self._named("^", a.coefficients[0], exponent)]
+        found = [self._named("^", a.coefficients[0], (exponent,))]
         for k in range(1, len(ratio)):  # k f_k = sum (q j - (k - j)) r_j f_(k-j)
             weights = [q * j - (k - j) for j in range(1, k + 1)]
             parts = [self.arithmetic.constant(int(w.p), int(w.q)) * ratio[j] * found[k - j] for j, w in enumerate(weights, 1)]
@@ -202,21 +212,49 @@ class Expansion:
             raise NotShown("an exponential that may grow as fast as powers")
         return k, self._named("exp", first)
 
-    def _named(self, head: str, start: Quotient, exponent: Term | None = None) -> Quotient:
+    def _call(self, term: Term) -> Series:
+        """F(a_0 + r) = F(a_0) + F'(a_0) r + ... of a smooth function, whose other arguments hold no y."""
+        (head, name, orders), arguments = term[:3], term[3:]
+        places = [k for k, a in enumerate(arguments) if {self.x, LOG} & {*subterms(a)}]
+        inner = self.of(arguments[places[0]])
+        if len(places) > 1 or inner.start < 0:
+            raise NotShown(f"{term} has no series here")
+        (place,), zero = places, self.arithmetic.constant(0)
+        start, rest = inner.at(0) or zero, Series(1, [inner.at(k) or zero for k in range(1, inner.end)])
+        found, powers = self._constant(zero), self._constant(self.arithmetic.constant(1))
+        for k in range(inner.end):
+            if powers.start >= inner.end:
+                break
+            raised = (*orders[:place], orders[place] + k, *orders[place + 1 :])
+            slope = self._value_of((head, name, raised, *arguments[:place], self.x, *arguments[place + 1 :]), 3 + place, start)
+            slope = slope * self.arithmetic.constant(1, factorial(k))
+            found = self._sum(found, Series(powers.start, [c * slope for c in powers.coefficients]))
+            powers = self._product(powers, rest)
+        return found
+
+    def _value_of(self, whole: Term, place: int, start: Quotient) -> Quotient:
+        """The value of a function at a coefficient, as the certificate has it."""
+        for line in self.arithmetic.generators:
+            same = line[0] == whole[0] and (*line[:place], *line[place + 1 :]) == (*whole[:place], *whole[place + 1 :])
+            if same and self._is_zero(self.arithmetic.value(line[place]) - start):
+                return self.arithmetic.value(line)
+        raise Unnamed("call", start, whole)
+
+    def _named(self, head: str, start: Quotient, exponent: Term = ()) -> Quotient:
         """exp, log or a power of a coefficient, as the certificate has it."""
         if head == "exp" and self._is_zero(start):
             return self.arithmetic.constant(1)
         if head != "exp" and self._is_zero(start - self.arithmetic.constant(1)):
             return self.arithmetic.constant(0 if head == "log" else 1)
         for line in self.arithmetic.lines:
-            if line[0] == head and (exponent is None or line[2] == exponent):
+            if line[0] == head and line[2:] == exponent:
                 try:
                     gap = self.arithmetic.value(line[1]) - start
                 except NotShown:
                     continue
                 if self._is_zero(gap):
                     return self.arithmetic.value(line)
-        raise Unnamed(head, start, exponent)
+        raise Unnamed(head, start, (head, self.x, *exponent))
 
     def _log(self, base: Term) -> Series:
         """log(y^s (a_0 + a_1 y + ...)) = -s L + log(a_0) + log(1 + ...), a_0 > 0."""
