@@ -172,4 +172,4 @@ def _comparison(x: object) -> str:
 
 
 def _letters(slots: Iterable[Any]) -> str:
-    return ", ".join(term_text(letter) for _, letter, _ in slots) or "no letters"
+    return ", ".join(term_text(slot["new"]) for slot in slots) or "no letters"

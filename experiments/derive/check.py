@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unicodedata import category, normalize
 
 from ctrnn.storage.files import read_file
 from derivations.contents import digest, digests
@@ -30,6 +31,13 @@ HOLDS, HOLDS_ASSUMING, AT_SIZES = "holds", "holds under the stated assumptions",
 FAILS, REINTERPRETED, UNDECIDED = "does not hold as printed", "holds after reinterpretation", "undecided"
 # What a certificate that is no certificate makes the rules raise.
 REFUSED = (NotShown, ValueError, LookupError, TypeError, AttributeError, RecursionError, ArithmeticError)
+# Letters of other alphabets that are drawn as Latin ones.
+LOOKALIKES = str.maketrans(
+    "\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0456\u0458\u0455\u0501\u051b\u051d\u04bb\u04cf\u0410\u0412\u0415\u041a\u041c\u041d"
+    "\u041e\u0420\u0421\u0422\u0423\u0425\u0406\u0408\u0405\u03bf\u03bd\u0391\u0392\u0395\u0396\u0397\u0399\u039a\u039c\u039d\u039f\u03a1"
+    "\u03a4\u03a5\u03a7",
+    "aeopcyxijsdqwhlABEKMHOPCTYXIJSovABEZHIKMNOPTYX",
+)
 LISTS, WORDS = ("assumptions", "defined_on", "certificate"), ("source", "label", "statement", "verdict", "scope")
 
 
@@ -42,7 +50,7 @@ def run(file: Path, paper: Path | None = None) -> bool:
     known = digests()
     found = [checked(claim, known) for claim in claims]
     refused = [f"{_name(claim)}: {reason}" for claim, result in zip(claims, found, strict=True) for reason in result.refused]
-    refused += _missing(claims, known)
+    refused += [*_missing(claims, known), *_added(claims, known)]
     if paper is not None:
         from experiments.papers import differences  # noqa: PLC0415 - which loads SymPy and torch
 
@@ -76,6 +84,9 @@ def checked(claim: Mapping[str, Any], known: Mapping[str, Mapping[str, str]]) ->
         except REFUSED as reason:
             found.conclusions.append(None)
             found.refused.append(f"{statement['kind']}: {_short(f'{type(reason).__name__}: {reason}')}")
+    for name in dict.fromkeys(_names(claim)):
+        if not name.isascii() and (other := _looks_like(name)).isascii():
+            found.refused.append(f"the name {name!a} is read as {other!r}, and is another one")
     if not found.refused and (follows := _verdict(claim, found.conclusions)) != claim["verdict"]:
         found.refused.append(f"{claim['verdict']!r} does not follow from its statements, but {follows!r} does")
     own = known.get(claim["source"])
@@ -121,6 +132,32 @@ def _missing(claims: Sequence[Mapping[str, Any]], known: Mapping[str, Mapping[st
         yield from (f"{source}, {label}: it is missing" for label in known.get(source, ()) if not count[source, label])
 
 
+def _added(claims: Sequence[Mapping[str, Any]], known: Mapping[str, object]) -> Iterator[str]:
+    """What stands beside this package's claims and is none of them."""
+    others = [claim for claim in claims if claim["source"] not in known]
+    if len(others) < len(claims):
+        yield from (
+            f"{_name(claim)}: {claim['source']!r} is no text of this package; it takes a file of its own" for claim in others
+        )
+
+
+def _names(claim: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the names in a claim that are not words: its source, its label, letters and functions."""
+    yield from (claim["source"], claim["label"])
+    kept: list[Any] = [statement["says"] for statement in claim["certificate"]]
+    while kept:
+        part = kept.pop()
+        if isinstance(part, list) and len(part) > 1 and part[0] in ("v", "call", "known") and isinstance(part[1], str):
+            yield part[1]
+        kept += part if isinstance(part, list) else part.values() if isinstance(part, dict) else ()
+
+
+def _looks_like(name: str) -> str:
+    """Write a name with the ASCII characters that its characters look like."""
+    plain = (("-" if category(k) == "Pd" or k in "\u2212\u00ad" else " " if category(k) == "Zs" else k) for k in name)
+    return normalize("NFKC", "".join(plain)).translate(LOOKALIKES)
+
+
 def _displayed(claim: Mapping[str, Any], found: Checked) -> Iterator[str]:
     """A claim of another ledger: its words, unchecked, and its formulas as they were checked."""
     yield f"{_name(claim)}: {claim['verdict']}{', refused' if found.refused else ''}"
@@ -148,15 +185,17 @@ def _summary(claims: Sequence[Mapping[str, Any]], found: Sequence[Checked], know
         f"{len(claims)} claims: {statements} statements accepted by {steps} certificates. "
         f"{whose if own else 'None of them is of this package: words and sizes are not checked'}. "
         f"In {alike} both sides are one expression as written, by definition, and {by_definition} claims consist of such alone; "
-        f"what enumerations compare is the program's."
+        f"what enumerations compare is the program's, and the seconds that claims took are no part of what is checked."
     )
 
 
 def _claims(file: Path) -> list[dict[str, Any]]:
     try:
-        claims: list[dict[str, Any]] = json.loads(read_file(file.resolve(), MOST_JSON))
+        claims: list[dict[str, Any]] = json.loads(read_file(file.resolve(), MOST_JSON), object_pairs_hook=_table)
         if isinstance(claims, list) and claims and all(map(_is_claim, claims)):
             return claims
+    except DuplicateKeyError as key:
+        raise UsageError(f"--check {file}: {key} stands twice in one place, and readers differ in which they take.") from None
     except OSError as error:
         raise UsageError(f"--check {file}: cannot be read ({error.strerror or error}).") from None
     except (ValueError, LookupError, TypeError, RecursionError):
@@ -166,12 +205,25 @@ def _claims(file: Path) -> list[dict[str, Any]]:
     )
 
 
+class DuplicateKeyError(ValueError):
+    """Raised for a key that a table of JSON has twice, with its name."""
+
+
+def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    table = dict(pairs)
+    if len(table) < len(pairs):
+        count = Counter(key for key, _ in pairs)
+        raise DuplicateKeyError(ascii(next(key for key, n in count.items() if n > 1)))
+    return table
+
+
 def _is_claim(claim: Any) -> bool:
     statements = claim["certificate"]
     words = [*(claim[key] for key in WORDS), *claim["assumptions"], *claim["defined_on"]]
     words += [s[key] for s in statements for key in ("kind", "of")]
     return (
         all(isinstance(claim[key], list) for key in LISTS)
+        and type(claim.get("seconds", 0)) in (int, float)
         and all(isinstance(word, str) and word.isprintable() for word in words)
         and all(isinstance(s["steps"], list) and isinstance(s["says"], dict | None) for s in statements)
         and all(isinstance(s["holds"], bool | None) for s in statements)

@@ -8,10 +8,12 @@ from sympy import Mul, Pow, Symbol, exp, log
 
 import derivations
 from derivations.claim import Correction, Entry, Less, Mutation, Tends, decided
+from derivations.closure import WITHIN_UNIT, Closes
 from derivations.contents import digests
 from derivations.prover.cases import Every
 from derivations.prover.statements import Equal, Fails, Rounds
 from derivations.prover.verdict import UNDECIDED
+from derivations.twins.fields import gated
 from experiments import __main__
 from experiments.derive.check import checked
 from experiments.derive.run import as_json
@@ -142,6 +144,58 @@ def test_no_claim_of_the_ledger_is_accepted_with_a_change(own, source, every):
             tried += 1
             assert checked(forged, known).refused, (claim["label"], forged)
     assert tried > 20 * len(own) // every
+
+
+ALIKE = [
+    "huth\u20102020\u2010lecture-slides", "huth-2020\u2212lecture-slides", "huth-2020-l\u0435cture-slides",
+    "\uff48uth-2020-lecture-slides", "this\u00a0project", "\u0430", "\u03bf",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ALIKE, ids=ascii)
+@pytest.mark.parametrize("where", ["source", "label", "letter", "function"])
+def test_a_name_that_is_read_as_another_one_is_refused(others, name, where):
+    claim = deepcopy(others[0])
+    if where in ("source", "label"):
+        claim[where] = name
+    else:
+        claim["certificate"][0]["says"]["pairs"][0][0] = ["v", name] if where == "letter" else ["call", name, [0], ["v", "x"]]
+    assert any(f"the name {name!a} is read as" in reason for reason in checked(claim, {}).refused)
+
+
+@pytest.mark.parametrize("name", ["M\u00fcller 2020", "\u03b1", "\u0416", "Gau\u00df", "eq. 1"])
+def test_a_name_that_is_read_as_itself_is_none_of_these(others, name):
+    assert not checked({**others[0], "label": name}, {}).refused
+
+
+def test_a_claim_of_somebody_else_is_refused_beside_those_of_this_package(tmp_path, capsys, own, others):
+    code, out = check(tmp_path, capsys, [*own, others[0]])
+    assert code == 1
+    assert "my paper, eq. 1: 'my paper' is no text of this package" in out
+
+
+@pytest.mark.parametrize("key", ["verdict", "kind", "says"])
+def test_a_key_that_stands_twice_is_refused(tmp_path, capsys, others, key):
+    text = json.dumps(others[:1])
+    place = text.index(f'"{key}": ')
+    file = tmp_path / "ledger.json"
+    file.write_text(f'{text[:place]}"{key}": null, {text[place:]}')
+    assert __main__.main(["derive", "--check", str(file)]) == 2
+    assert f"'{key}' stands twice in one place" in capsys.readouterr().err
+
+
+def test_seconds_are_no_part_of_what_is_checked_but_are_a_number(tmp_path, capsys, others):
+    code, out = check(tmp_path, capsys, [{**others[0], "seconds": 1e-9}])
+    assert code == 0
+    assert "the seconds that claims took are no part of what is checked" in out
+    assert check(tmp_path, capsys, [{**others[0], "seconds": "none"}])[0] == 2
+
+
+def test_a_class_that_absorbs_clocks_is_shown_by_its_letters(tmp_path, capsys):
+    entry = Entry("my paper", "eq. 1", "Gates absorb warps.", (Closes(gated(), WITHIN_UNIT),), mutation=WRONG)
+    code, out = check(tmp_path, capsys, as_written([decided(entry)]))
+    assert code == 0, out
+    assert "the class absorbs warps that keep its gates in (0, 1): some values of 'g_1*', 'g_2*'" in out
 
 
 NAMES = {"x - x": "'x - x'", "2": "'2'", "pi": "'pi'", "\x1b[2J": "'\\x1b[2J'", "\u202ex": "'\\u202ex'", "W_{h,11}": "W_{h,11}"}
