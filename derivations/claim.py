@@ -207,7 +207,7 @@ class Claim(Shown):
              recorded: the verdict expected; mutation: the change that must flip the verdict; counterexample: numbers by
              letter; quote: the span of the text that is judged; scope: all sizes, or which; defined_on: where the proofs hold,
              if that is not for all values that the letters' assumptions allow; certificates: for each statement what it says
-             and the steps that show it, see `derivations.rules.conclusions`.
+             and the steps that show it, see `derivations.rules.conclusions`; remark: on the text, the end of the evidence.
     """
 
     source: str
@@ -228,6 +228,7 @@ class Claim(Shown):
     scope: str = ALL_SIZES
     defined_on: tuple[str, ...] = ()
     certificates: tuple[Any, ...] = field(default=(), repr=False)
+    remark: str = ""
 
     def _rows(self) -> Iterable[tuple[str, Cells]]:
         yield "verdict", [self.verdict]
@@ -302,6 +303,7 @@ def decided(entry: Entry) -> Claim:
         scope=entry.sizes or ALL_SIZES,
         defined_on=() if verdict in (FAILS, REINTERPRETED) else defined_on,
         certificates=certificates,
+        remark=entry.remark,
     )
 
 

@@ -21,7 +21,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
     "tallec-ollivier-2018": ("tallec_ollivier", "tallec_ollivier_gates", "tallec_ollivier_tasks"),
     "tallec-ollivier-2018-summary": ("tallec_ollivier_summary",),
     "huth-2020-lecture-slides": ("lecture",),
-    "ohno-kumagai-2021": ("ohno_kumagai", "ohno_kumagai_slow"),
+    "ohno-kumagai-2021": ("ohno_kumagai", "ohno_kumagai_slow", "ohno_kumagai_experiments"),
     "ollivier-2013-riemannian-metrics-ii": (
         "ollivier_introduction",
         "ollivier_networks",

@@ -114,8 +114,8 @@ def is_one_as_written(says: Certificate) -> bool:
     if any(pair is None for pair in says.get("pairs", [None])):
         return False
     left_open = any(part[0] in ("diff", "at") for term in chain(where.values(), *says["pairs"]) for part in subterms(term))
-    pairs = says["pairs"] if left_open else [with_values(pair, where) for pair in says["pairs"]]
-    return all(lhs == rhs for lhs, rhs in pairs)
+    put_in = (lambda pair, where: tuple(where.get(side, side) for side in pair)) if left_open else with_values
+    return all(lhs == rhs for lhs, rhs in (put_in(pair, where) for pair in says["pairs"]))
 
 
 def _equal(says: Certificate, steps: Steps) -> Conclusion:

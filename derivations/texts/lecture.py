@@ -207,7 +207,6 @@ def derivation() -> Iterator[Entry]:
             "Of c(t) = a t, which floor(a t) is read from at whole times. The derivative of floor(a t) is 0 between its jumps: "
             "nothing would move.",
             Equal(Derivative(a * t, t), a),
-            Equal(floor(Rational(1, 4)) - floor(S.Zero), S.Zero),
         ),
         quote="replacing a with $dc(t)/dt$",
     )
@@ -239,7 +238,7 @@ def convexity() -> Entry:
     return slides("invariance, convex", given="0 < a <= 1").says(
         "The new state is a convex combination of the update and the last state: it lies between them.",
         between(share, share * (1 - share) * (update - last) ** 2),
-        Equal(new(S.One), update),
+        Equal(new(rate), update, {rate: S.One}),
         mutation=Mutation("a < 1 read as any a > 0", between(rate, None)),
         remark="a is written r/(1 + r), r > 0, which is any number between 0 and 1",
         quote="the new hidden state is a convex combination of the **normal RNN state update** and the **last hidden state**",

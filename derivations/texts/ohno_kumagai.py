@@ -14,13 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sympy import Derivative, Eq, Expr, ImmutableDenseMatrix, Rational, S, Symbol, diag, exp, eye, log, oo, tanh
+from sympy import Derivative, Eq, Expr, ImmutableDenseMatrix, Rational, S, Subs, Symbol, diag, exp, eye, log, oo, tanh
 
-from derivations.argument import leaky as argument
 from derivations.argument.taylor import steps_to
 from derivations.claim import Correction, Entry, Equal, Expands, Fails, Less, Mutation, Solves, Source, Tends, changed
 from derivations.prover import symbols
-from derivations.prover.identity import column
+from derivations.prover.identity import column, jacobian
 from derivations.twins import fields
 from derivations.twins.fields import sigma
 
@@ -86,12 +85,11 @@ def leaky() -> Iterator[Entry]:
         mutation=Mutation("1 - alpha read as 1", Equal(**steps_to(twin, state + a * tanhs))),
         quote=r"\displaystyle=(1-\alpha)\mathbf{h}_{t-1}+\alpha\tilde{\mathbf{h}}_{t}, (2)",
     )
-    transposed = symbols.weights("W_h", 2, 2)
-    letters = dict(zip(transposed, transposed.T, strict=True))
+    U, slopes = symbols.weights("U_h", 2, 2), diag(*(1 - unit**2 for unit in candidate()))
     yield paper("eq. 3", sizes=AT_TWO_UNITS).says(
-        "h~_t = tanh(U h_{t-1} + W x_t + b), the product of a matrix: unit i sums U_ij h_j.",
-        Equal(tanhs, column(*(argument.candidate(twin, i) for i in range(2)))),
-        mutation=changed("U read as its transpose", lhs=tanhs.xreplace(letters)),
+        "h~_t = tanh(U h_{t-1} + W x_t + b), the product of a matrix: unit i reads h_j with the slope (1 - h~_i^2) U_ij.",
+        Equal(jacobian(candidate(), h), slopes * U),
+        mutation=changed("U read as its transpose", rhs=slopes * U.T),
         quote=r"\displaystyle=\tanh(\mathbf{U}\mathbf{h}_{t-1}+\mathbf{W}\mathbf{x}_{t}+\mathbf{b}), (3)",
     )
     step = (1 - a) * p + a * z
@@ -120,8 +118,8 @@ def free() -> Iterator[Entry]:
     yield paper("eq. 5", given=(*FREE, BELOW_ONE)).says(
         "So h_t = (1 - alpha)^(t - t0) h_{t0}.",
         Equal(kept.subs(n, n + 1), (1 - a) * kept),
-        Equal(kept.subs(n, 0), S.One),
-        mutation=Mutation("the exponent t - t0 + 1", Equal(((1 - a) ** (n + 1)).subs(n, 0), S.One)),
+        Equal(kept, S.One, {n: S.Zero}),
+        mutation=Mutation("the exponent t - t0 + 1", Equal((1 - a) ** (n + 1), S.One, {n: S.Zero})),
         remark="by induction over t",
         quote=r"\displaystyle\mathbf{h}_{t}=(1-\alpha)^{t-t_{0}}\mathbf{h}_{t_{0}}. (5)",
     )
@@ -148,9 +146,9 @@ def free() -> Iterator[Entry]:
     following = (1 - a) * of_any + a * tanh(x)
     yield paper("eq. 9", given="U = 0").says(
         "With inputs and bias, but U = 0, still dh_t/dh_{t0} = (1 - alpha)^(t - t0) I.",
-        Equal(driven.jacobian(h), (1 - a) * eye(2)),
-        Equal(following.diff(p), kept.subs(n, n + 1)),
-        Equal(of_any.diff(p).subs(n, 0), S.One),
+        Equal(jacobian(driven, h), (1 - a) * eye(2)),
+        Equal(Derivative(following, p), kept.subs(n, n + 1)),
+        Equal(Derivative(of_any.subs(n, 0), p), S.One),
         mutation=changed("1 - alpha read as alpha", rhs=a * eye(2)),
         remark="by induction over t: h_t = (1 - alpha)^n p + v(n), in which v holds what has come in",
         quote="Note that this equation holds even when we admit inputs after",
@@ -163,8 +161,8 @@ def gated() -> Iterator[Entry]:
     step = f * p + i * new
     yield paper("eq. 6", given="i = 1 - f").says(
         "h_t = f h_{t-1} + i h~ is, with i = 1 - f, the unit Euler step of dh/dt = i (h~ - h).",
-        Equal(step.subs(f, 1 - i), p + i * (new - p)),
-        mutation=changed("i = 1 - f read as i = f", lhs=step.subs(f, i)),
+        Equal(step, p + i * (new - p), {f: 1 - i}),
+        mutation=changed("i = 1 - f read as i = f", where={f: i}),
         quote=r"\displaystyle=\mathbf{f}_{t}\odot\mathbf{h}_{t-1}+\mathbf{i}_{t}\odot\tilde{\mathbf{h}}_{t}, (6)",
     )
     output, weight = Symbol("o", real=True), Symbol("U", real=True)
@@ -185,7 +183,7 @@ def gated() -> Iterator[Entry]:
     yield paper("eq. 6, constant gate", given=("h~ = 0", "f is constant")).says(
         "Ignoring h~ and with f_t = f constant, h_t = f^(t - t0) h_{t0}, unit by unit.",
         Equal(f * (kept * p), kept.subs(n, n + 1) * p),
-        Equal(kept.subs(n, 0) * p, p),
+        Equal(kept * p, p, {n: S.Zero}),
         mutation=Mutation("f^(t - t0) read as f^(2 (t - t0))", Equal(f * (f ** (2 * n) * p), f ** (2 * (n + 1)) * p)),
         remark="by induction over t",
         quote="to be constant, we see the same exponential decay structure",
@@ -248,7 +246,7 @@ def jacobians() -> Iterator[Entry]:
     U, new = symbols.weights("U_h", 2, 2), candidate()
     D = diag(*(1 - k**2 for k in new))
     step, share = leaky_step(new), u / (1 + u)
-    truth = step.jacobian(h).subs(a, share)
+    truth = jacobian(step.subs(a, share), h)
     yield paper("eq. 10").says(
         "dh_t/dh_{t-1} of the leaky RNN is (1 - alpha) I - alpha U^T D.",
         Equal(truth.T, (1 - share) * eye(2) - share * U.T * D),
@@ -267,8 +265,8 @@ def jacobians() -> Iterator[Entry]:
         Equal(D, diag(*(1 - k**2 for k in step))),
         correction=Correction(
             "It is diag(1 - h~_t^2), of the candidate: h_t is the candidate only for alpha = 1.",
-            Equal(diag(*(affine("h").applyfunc(tanh).jacobian(list(symbols.biases("b_h", 2))).diagonal())), D),
-            Equal(diag(*(1 - k**2 for k in step)).subs(a, 1), D),
+            Equal(jacobian(new, column(*symbols.biases("b_h", 2))), D),
+            Equal(ImmutableDenseMatrix(diag(*(1 - k**2 for k in step))), D, {a: S.One}),
         ),
         remark="a tilde may have been lost in the extraction",
         quote=r"\mathbf{D}_{t}=\operatorname{diag}(\tanh^{\prime}(\mathbf{U}\mathbf{h}_{t-1}+\mathbf{W}\mathbf{x}_{t}+\mathbf{b}))=\operatorname{diag}(\mathbf{1}-\mathbf{h}_{t}^{2})",
@@ -345,21 +343,22 @@ def products() -> Iterator[Entry]:
     three = later * (before * (f * p + v) + v) + v
     yield paper("sec. IV-A, gates").says(
         "Ignoring recurrent weights, dh_t/dh_{t0} of a gated RNN is the product over s of f_t.",
-        Equal(three.diff(p), later**3),
+        Equal(Derivative(three, p), later**3),
         correction=Correction(
-            "The product of diag(f_s), s from t0 + 1 to t: each step has its own gate.", Equal(three.diff(p), f * before * later)
+            "The product of diag(f_s), s from t0 + 1 to t: each step has its own gate.",
+            Equal(Derivative(three, p), f * before * later),
         ),
         remark="three steps of a unit; the index in print, or in the extraction, is t for s",
         quote=r"\partial\mathbf{h}_{t}/\partial\mathbf{h}_{t_{0}}=\prod_{s=t_{0}+1}^{t}\mathbf{f}_{t}",
     )
     yield paper("sec. IV-A, exactly the same").says(
         "The Jacobian decays exactly as the state did under free input, as f^(t - t0).",
-        Equal(three.diff(p), f**3),
+        Equal(Derivative(three, p), f**3),
         reading=Correction(
             "As far as it is a product of gates again: f^(t - t0) only where the gate is "
             "the same at every step, and inputs change it.",
-            Equal(three.diff(p).subs({before: f, later: f}), f**3),
-            Equal(three.diff(p), f * before * later),
+            Equal(Derivative(three.subs({before: f, later: f}), p), f**3),
+            Equal(Derivative(three, p), f * before * later),
         ),
         quote="The decaying behavior of the Jacobian matrix is exactly the same as the state",
     )
@@ -367,10 +366,10 @@ def products() -> Iterator[Entry]:
     through = ImmutableDenseMatrix([(second.T * loss)[0]])
     yield paper("sec. IV-A, chain rule").says(
         "dL/dh_{t0} is dh_t/dh_{t0} times dL/dh_t, with rows for what is differentiated, as in (15).",
-        Equal(through.jacobian(h).T, second.jacobian(h) * loss),
+        Equal(jacobian(through, h).T, second.jacobian(h) * loss),
         reading=Correction(
             "With columns for what is differentiated: the transposed Jacobian times the gradient.",
-            Equal(through.jacobian(h).T, second.jacobian(h).T * loss),
+            Equal(jacobian(through, h).T, second.jacobian(h).T * loss),
         ),
         quote=r"\frac{\partial L}{\partial\mathbf{h}_{t_{0}}}=\frac{\partial\mathbf{h}_{t}}{\partial"
         r"\mathbf{h}_{t_{0}}}\frac{\partial L}{\partial\mathbf{h}_{t}}",
@@ -396,7 +395,7 @@ def recurrent() -> Iterator[Entry]:
     truth = (1 - share) * p + share * tanh(c * p)
     yield paper("sec. IV-B, large U", given="at h = 0, without input").says(
         "For U = c I with c large the term (1 - alpha) I no longer controls the time scale.",
-        Equal(truth.diff(p).subs(p, 0), at_rest),
+        Equal(Subs(Derivative(truth, p), p, 0), at_rest),
         Less(S.One, 1 - a + a * (1 + u), True),
         mutation=Mutation("c > 1 read as c < 1", Less(S.One, 1 - a + a * (1 - u))),
         remark="unit by unit; the factor of a step is 1 - alpha + alpha c, which is "
@@ -404,7 +403,7 @@ def recurrent() -> Iterator[Entry]:
         quote="controls the time scale of the state any more",
     )
     factor = 1 - share + share * weight
-    slower = factor.subs(weight, Rational(1, 2))
+    slower, time = factor.subs(weight, Rational(1, 2)), Symbol("T", positive=True)
     enough = paper("sec. IV-B, enough").says(
         "To see that recurrent weights have a negligible effect it is enough that the Jacobian decays "
         "exponentially: then its rate is that of (1 - alpha)^n.",
@@ -415,7 +414,7 @@ def recurrent() -> Iterator[Entry]:
             Equal(factor, 1 - share * (1 - weight)),
             Less(slower, S.One, True),
             Less(1 - share, slower, True),
-            Equal((1 - (1 - share)) / (1 - slower), S(2)),
+            Equal(1 / (a * (1 - weight)), 2 * time, {weight: Rational(1, 2), time: 1 / a}),
         ),
         remark="alpha = u/(1 + u)",
         quote="decays exponentially as time goes back. As the latter condition can be "
@@ -435,7 +434,7 @@ def recurrent() -> Iterator[Entry]:
             "With small weights, as these are: the caption of Fig. 2 and section VI-A give U the deviation 0.1/sqrt(n). Then U "
             "is about 1/10 and a unit forgets at 9/10 of the rate alpha. It is the initialization that does so, not the network; "
             "that of Fig. 1 is not printed.",
-            Equal(1 - factor.subs(weight, Rational(1, 10)), Rational(9, 10) * share),
+            Equal(1 - factor, Rational(9, 10) * share, {weight: Rational(1, 10)}),
             Less(factor.subs(weight, Rational(1, 10)), S.One, True),
             Fails(Less(factor.subs(weight, 1), S.One, True)),
         ),
@@ -454,7 +453,6 @@ def recurrent() -> Iterator[Entry]:
         reading=Correction(
             "It may: with U = 0 too each step has its own factor, 1 - tanh(W x_t)^2 of its input x_t, and a gated network its "
             "own gate. For a held input it falls by 1 - alpha.",
-            Equal(gradient(p, 2), kept * gradient(p, 1)),
             Equal(gradient(p, 2), kept**2 * Derivative(share * tanh(scale * p), p)),
         ),
         remark="dL/dx_t of a unit without bias, in units of dL/dh_T, two steps and one before the end",
@@ -462,13 +460,14 @@ def recurrent() -> Iterator[Entry]:
     )
     new, slope = symbols.weights("A", 2, 1), symbols.weights("J", 2, 2)
     loss = symbols.biases("l", 2)
-    by_rule = new.T * slope.T * loss
+    first = ImmutableDenseMatrix([Symbol("x", real=True)])
+    through = ImmutableDenseMatrix([((slope * (new * first[0])).T * loss)[0]])
     yield paper("sec. IV-B, input gradient").says(
         "dL/dx_t is dh_t/dx_t times dh_T/dh_t times dL/dh_T, with rows for what is differentiated, for as many inputs as units.",
         Equal((slope * slope * loss), (slope.T * slope.T * loss)),
         reading=Correction(
             "With columns for what is differentiated; otherwise the three do not even multiply for one input and two units.",
-            Equal(by_rule, ((slope * new).T * loss)),
+            Equal(jacobian(through, first), new.T * slope.T * loss),
         ),
         remark="dh_t/dx_t = A, dh_T/dh_t = J, dL/dh_T = l; for as many inputs as units A = J is tried",
         quote=r"\frac{\partial L}{\partial\mathbf{x}_{t}}=\frac{\partial\mathbf{h}_{t}}{\partial\mathbf{x}_{t}}\frac{\partial"

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sympy import Expr, S, Symbol, oo
+from sympy import Derivative, Expr, S, Symbol, oo
 from sympy import ImmutableDenseMatrix as Matrix
 
 from derivations.claim import Correction, Entry, Equal, Fails, Less, Mutation, Tends, changed
 from derivations.prover.identity import column
+from derivations.prover.symbols import together
 from derivations.texts.ollivier_invariance import letters, symmetric
 from derivations.texts.ollivier_networks import paper
 
@@ -87,7 +88,7 @@ def transition_weights() -> Iterator[Entry]:
             "which it was read are not 0, and with moduli of mean m the entry of unit 0 is n m. It is 0 at startup, where all "
             "moduli are.",
             Tends(1 / (n * m), n, oo, S.Zero),
-            Equal((n * m).subs(m, 0), S.Zero),
+            Equal(n * m, S.Zero, {m: S.Zero}),
         ),
         remark="the moduli may be of any size; a single term is none of n",
         quote=r"we use \varepsilon=1 which is small compared to the T terms in the sum making up \tilde{M}",
@@ -98,7 +99,7 @@ def quasi_diagonals() -> Iterator[Entry]:
     """Section 3.2, end, and section 2, end: the quasi-diagonal reduction, for two units besides the one always on."""
     G, h = letters("G", 3), symmetric("h", 3)
     ours = quasi_diagonal(G, h)
-    K = Matrix(3, 3, lambda i, j: ours[i].diff(G[j]))
+    K = Matrix(3, 3, lambda i, j: Derivative(ours[i], G[j]))
     inverse = Matrix(3, 3, lambda i, j: h[0, i] * h[0, j] / h[0, 0] if i != j and i * j else h[i, j])
     solved = paper("eq. 20", given="the denominators are not 0", sizes="1 and 2 units beside unit 0, 1 symbol").says(
         "The quasi-diagonal step of unit i is (W_i - W_0 h_0i/h_00)/(h_ii - h_0i^2/h_00).",
@@ -210,7 +211,7 @@ def costs() -> Iterator[Entry]:
         Less(d + e, d),
         correction=Correction(
             "It is the mean. The squares of the d_j edges into unit j, which the matrices have, sum to N d^2 or more.",
-            Equal((d + e) + (d - e), 2 * d),
+            Equal(together(d + e, d - e), 2 * d),
             Less(2 * d**2, (d + e) ** 2 + (d - e) ** 2, True, rewritten=2 * e**2),
         ),
         remark="the initialization draws d edges from each unit i, the costs count d edges i -> j into a unit j; two units, one "
@@ -231,7 +232,6 @@ def costs() -> Iterator[Entry]:
             Less(N * A * one, N * one),
             correction=Correction(
                 "One for each unit and each symbol, as step 4 has them: A times as many.",
-                Equal(N * A * one, A * (N * one)),
                 Tends(N * A * one / (N * one), A, oo, oo),
             ),
             remark="section 3.4: this results in a separate matrix for each pair of them",
@@ -255,9 +255,9 @@ def overall() -> Iterator[Entry]:
         Tends(inverses.subs({A: d**2, T: d**2}), d, oo, S.Zero),
         correction=Correction(
             "If T is large against A d^3/(d^2 + A), d^3/2 for d = sqrt A: with T = d^2 the inverses cost d/2 times the rest.",
-            Equal(inverses.subs({A: d**2, T: d**2}), d / 2),
+            Equal(inverses, d / 2, {A: d**2, T: d**2}),
             Tends(inverses.subs({A: d**2, T: d**4}), d, oo, S.Zero),
-            Equal(inverses.subs(A, d**2) * 2 * T, d**3),
+            Equal(2 * T * inverses, d**3, {A: d**2}),
         ),
         remark="A = d^2 as suggested; N A d^3 for the inverses (see there) against N T (d^2 + A)",
         quote=r"this is generally negligible if T\gg d",

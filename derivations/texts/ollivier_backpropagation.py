@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sympy import Derivative, Function, ImmutableDenseMatrix, Matrix, S, Subs, Symbol, exp, log
+from sympy import Derivative, Function, ImmutableDenseMatrix, Matrix, S, Subs, Symbol, log
 from sympy import symbols as letters
 
 from derivations.claim import Correction, Entry, Equal, Mutation, changed
@@ -60,7 +60,7 @@ def proposition() -> Iterator[Entry]:
         Equal(later[0], V[0] + sum(tau[1, j] * active[1] for j in range(2))),
         correction=Correction(
             "It is over i, the units that j listens to, as in (13): after the sum over j no j is left.",
-            Equal(later[0], V[0] + sum(tau[i, 0] * active[i] for i in range(3))),
+            *(Equal(Derivative(later[0], tau[i, 0]), active[i]) for i in range(3)),
         ),
         remark="j = 1 on the left, and i, which nothing binds, read as 1; printed twice in the sentence",
         quote=r"if, in the equation V^{t+1}_{j}=V^{t}_{j}+\sum_{j}\tau_{ijx_{t}}a^{t}_{i} defining GLNNs",
@@ -121,10 +121,10 @@ def expressions() -> Iterator[Entry]:
     energies = scores(active, w)
     yield paper("eq. 85").says(
         "log P_{t+1} = log P_i + sum_i a_i w_ix - log(sum_y e^(sum_i a_i w_iy)).",
-        Equal(before * q[0], exp(log(wrong) + log_pi(energies, 0))),
+        Equal(log(before * q[0]), log(wrong) + log_pi(energies, 0)),
         correction=Correction(
-            "log P_t stands on the right, not log P_i: the exponential of it is (84) with (46).",
-            Equal(before * q[0], exp(log(before) + log_pi(energies, 0))),
+            "log P_t stands on the right, not log P_i: it is the logarithm of (84) with (46).",
+            Equal(log(before * q[0]), log(before) + log_pi(energies, 0)),
         ),
         remark="an index; it may be the extraction's",
         quote=r"\log P_{t+1}=\log P_{i}+\sum_{i}a^{t}_{i}w_{ix_{t}}-\log\left(\sum_{y}",

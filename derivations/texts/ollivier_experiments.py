@@ -13,6 +13,7 @@ from math import comb
 from sympy import Derivative, Expr, Integer, Rational, S, Symbol, log, oo, sqrt
 
 from derivations.claim import Cases, Correction, Entry, Equal, Every, Less, Mutation, Rounds, Source, Tends, changed
+from derivations.prover.symbols import product_of, together
 
 __all__ = ["paper", "log2"]
 
@@ -86,13 +87,13 @@ def network_sizes() -> Iterator[Entry]:
         "d = sqrt(2 #A) for GLNNs and d = #A for RNNs balance the contributions to the costs of "
         "section 2, O(N T (d^2 + A)) and O(N T (d + A)).",
         Tends((d**2 / A).subs(d, sqrt(2 * A)), A, oo, S.One),
-        Equal((d / A).subs(d, A), S.One),
+        Equal(d / A, S.One, {d: A}),
         reading=Correction(
             "So it is for RNNs, and for GLNNs if the d (d + 1)/2 entries of a symmetric matrix are counted once; d^2 is "
             "balanced by sqrt(#A), which section 2 suggests.",
             Tends((d * (d + 1) / 2 / A).subs(d, sqrt(2 * A)), A, oo, S.One),
-            Equal((d**2 / A).subs(d, sqrt(A)), S.One),
-            Equal((d / A).subs(d, A), S.One),
+            Equal(d**2 / A, S.One, {d: sqrt(A)}),
+            Equal(d / A, S.One, {d: A}),
         ),
         quote="this latter choice balances the various contributions to algorithmic complexity (see Section 2)",
     )
@@ -129,7 +130,7 @@ def insertions() -> Iterator[Entry]:
         Rounds(log2(26), "4.7"),
         reading=Correction(
             "On the mean: each of the 26 places has a block with probability 1/26; 36 % of the lines have none.",
-            Equal(26 * outer, S.One),
+            Equal(product_of(26, outer), S.One),
             Rounds(log2(26), "4.7"),
             Rounds((1 - outer) ** 26, "0.36"),
         ),
@@ -256,7 +257,6 @@ def runs() -> Iterator[Entry]:
     yield paper("sec. 4, XOR, errors and bits", given="the log-likelihood is in base 2, as the section says").says(
         "The classification error, 1 where the right bit has probability 1/2 or less, "
         "is always bounded by the log-likelihood error.",
-        Equal(log2(2), S.One),
         Less(S.One, log2(2) + log(1 + u) / log(2), True),
         Less(S.Zero, log(1 + u), True, rising=(u,)),
         mutation=Mutation("base 2 read as base e", Less(S.One, log(2) + u)),
@@ -295,7 +295,9 @@ def runs() -> Iterator[Entry]:
         "1,500 passes over 10,000 lines, a run of the experiment, are roughly 12 hours of computation, and "
         "slightly above 4 hours of CPU time on one core.",
         Less(S(12), S(4) * Rational(3, 2)),
-        correction=Correction("The two numbers for one run are a factor 3 apart; not both can be meant.", Equal(S(12), 3 * S(4))),
+        correction=Correction(
+            "The two numbers for one run are a factor 3 apart; not both can be meant.", Equal(S(12), product_of(3, 4))
+        ),
         remark="slightly above is read as at most half as much again; there was no parallelism; 12 hours "
         "may be the clock time of several runs at once",
         quote="Optimization was run for 1,500 gradient passes over the training sequence "
@@ -304,7 +306,7 @@ def runs() -> Iterator[Entry]:
     yield paper("sec. 4, XOR, passes").says(
         "1,500 passes are 750 steps for each kind of weight; 15 million lines read are "
         "fewer than the 50 million of the other method.",
-        Equal(S(1500) / 2, S(750)),
+        Equal(S(1500), product_of(2, 750)),
         Less(S(1500) * 10000, S(50000) * 1000, True),
         mutation=changed("fewer read as a tenth", upper=S(50000) * 100),
         remark="the success rates 25 % here and the failure rate 75 % of the introduction agree",
@@ -323,7 +325,7 @@ def blocks() -> Iterator[Entry]:
         "n of 1024 to 2047 costs 10 bits. The geometric law of mean (1024 + 2048)/2 = 1536 has an entropy of about 12 bits, so a "
         "reasonable model needs about 120 for ten blocks and 240 if it does not see that lengths are equal.",
         Equal(log2(2048 - 1024), S(10)),
-        Equal(Rational(1024 + 2048, 2), mean),
+        Equal(together(1024, 2048), product_of(2, 1536)),
         Rounds(geometric, "12.03"),
         Rounds(10 * of_uniform, "120", S.Half),
         Rounds(20 * of_uniform, "240", S.One),

@@ -14,7 +14,7 @@ from random import Random
 from string import ascii_lowercase, ascii_uppercase
 from typing import Any
 
-from sympy import Expr, Rational, S, Subs, Symbol, exp, log, oo
+from sympy import Derivative, Expr, Rational, S, Subs, Symbol, exp, log, oo
 
 from derivations.claim import Cases, Correction, Entry, Equal, Every, Expands, Fails, Less, Mutation, Tends, changed
 from derivations.prover.symbols import product_of, together
@@ -30,7 +30,8 @@ def gradients() -> Iterator[Entry]:
 
     def penalized(factor: Expr) -> Expr:
         """The slope of g delta - factor KL/(2 eta) at twice, or once, the natural gradient step: 0 where it is largest."""
-        return (g * delta - factor * fisher * delta**2 / 2 / (2 * eta)).diff(delta).subs(delta, 2 / factor * eta * g / fisher)
+        gained = g * delta - factor * fisher * delta**2 / 2 / (2 * eta)
+        return Subs(Derivative(gained, delta), delta, 2 / factor * eta * g / fisher)
 
     yield paper("intro., natural gradient", given="0 < p < 1").says(
         "Amari's natural gradient replaces |theta - theta'|^2 in (1) with the Kullback-Leibler divergence KL(Pr | Pr').",
@@ -52,7 +53,7 @@ def gradients() -> Iterator[Entry]:
         Equal(carried.subs(kappa, 2), kappa.subs(kappa, 2) * B / (m + eps)),
         reading=Correction(
             "Without the dampening of section 2, which section 3.6 says breaks invariance, and with V_j(0) carried over.",
-            Equal(carried.subs(eps, 0), kappa * B / m),
+            Equal(carried, kappa * B / m, {eps: S.Zero}),
         ),
         remark="the step (29) of V_j(0) for tanh(V) = 2 s(2 V) - 1: V becomes kappa V, kappa = 2, B becomes B/kappa and the "
         "modulus m/kappa^2, so that the step should become kappa times as large",
@@ -221,10 +222,10 @@ def generative_models() -> Iterator[Entry]:
         reading=Correction(
             "Of its first T symbols, as in (7): of an infinite one it is 0, and all theta are alike.",
             Tends(exp(-k * n), n, oo, S.Zero),
-            Equal(log(exp(-k * n)), -k * n),
         ),
-        remark="n symbols have at most the probability e^(-k n)",
-        quote="A generative model for symbolic sequences is a model which produces an infinite random sequence of symbols",
+        remark="n symbols have at most the probability e^(-k n); section 1.1 begins with models of infinite sequences",
+        quote=r"the goal of learning is to find the value of \theta that maximizes the probability "
+        r"of the training sequence (x_{t})",
     )
     meeting, apart = exp(2 * w) / (2 * exp(w) + exp(2 * w)), exp(w) / (2 * exp(w) + 1)
     yield paper("sec. 1.2, non-linear voting").says(
@@ -242,7 +243,6 @@ def generative_models() -> Iterator[Entry]:
     a1, a2, k1, k2 = (Symbol(name, real=True) for name in ("a_1", "a_2", "k_1", "k_2"))
     m, eps = Symbol("m", positive=True), Symbol("epsilon", positive=True)
     form = m * (a1 * k1 + a2 * k2) ** 2
-    unseen = {k1: a2, k2: -a1}
     yield paper("sec. 1.2, positive definite").says(
         "The metrics M(theta) are symmetric positive-definite matrices.",
         Less(S.Zero, Subs(form, (k1, k2), (a2, -a1)), True),
@@ -250,7 +250,7 @@ def generative_models() -> Iterator[Entry]:
             "They are not negative: of one step the matrix has rank one, and with w_iy = 0, as at startup, it is 0. "
             "With the dampening they are positive definite.",
             Less(S.Zero, form),
-            Equal(form.subs(unseen), S.Zero),
+            Equal(Subs(form, (k1, k2), (a2, -a1)), S.Zero),
             Less(S.Zero, form + eps * (k1**2 + 1), True, rewritten=form + eps * k1**2 + eps),
         ),
         remark="two incoming weights, one step: the change (k_1, k_2) = (a_2, -a_1) has length 0; k_2 = 1 in the last statement",
@@ -295,9 +295,11 @@ def networks() -> Iterator[Entry]:
         *(Equal(heard[j], emitted[j][1]) for j in states),
         reading=Correction(
             "To have emitted x_0, ..., x_(t-1): the network reads what was written, and no y is defined.",
-            *(Equal(heard[j], emitted[j][0]) for j in states),
+            Equal(sum(heard), sum(prior[i] * emits[i][0] for i in states)),
+            *(Equal(sum(emitted[j]), sum(prior[i] * moves[i][j] for i in states)) for j in states),
         ),
-        remark="t = 1, x_0 the first symbol and y_0 the other; the footnote itself goes on with x_t",
+        remark="t = 1, x_0 the first symbol and y_0 the other: over the states it adds to the probability of x_0, and with "
+        "that of y_0 to the probability of the state; the footnote itself goes on with x_t",
         quote=r"More precisely a^{t}_{i} becomes the probability to have emitted y_{0},\ldots,y_{t-1} and be in state i",
     )
     tau = [[Symbol(f"tau_{{{i}{j}}}", real=True) for j in (1, 2)] for i in (1, 2)]
@@ -305,18 +307,21 @@ def networks() -> Iterator[Entry]:
     g = [Symbol(f"g_{i}", real=True) for i in (1, 2)]
     by_unit = [sum((tau[i][j] * g[i] for i in states), S.Zero) for j in states]
     basic = [Symbol(f"F_{j}", positive=True) for j in (1, 2)]
+    slopes = [Symbol(f"dV_{j}/da_{j}", positive=True) for j in (1, 2)]
+    chart = {slope: 1 / field for slope, field in zip(slopes, basic, strict=True)}
 
     def in_chart(weights: list[list[Expr]], j: int) -> Expr:
         """dV_j/dt = dV_j/da_j da_j/dt, in the chart in which the basic vector field is constant: dV_j/da_j = 1/F_j^0."""
-        return (1 / basic[j]) * (sum((weights[i][j] * g[i] for i in states), S.Zero) * basic[j])
+        return slopes[j] * (sum((weights[i][j] * g[i] for i in states), S.Zero) * basic[j])
 
+    alike = [in_chart([[each, each] for each in shared], j) for j in states]
     yield paper("footnote 6, index").says(
         "With F_j = (sum_i f_i(a_i, x)) F_j^0, f_i = tau_i(x) g_i(a_i) one obtains (12), dV_j/dt = sum_i tau_ijx a_i.",
-        *tuple(Equal(in_chart([[each, each] for each in shared], j), by_unit[j]) for j in states),
+        *tuple(Equal(alike[j], by_unit[j], chart) for j in states),
         correction=Correction(
             "With f_ij and tau_ij(x): as printed V_j changes alike for all j that hear the same units.",
-            *(Equal(in_chart(tau, j), by_unit[j]) for j in states),
-            Equal(*(in_chart([[each, each] for each in shared], j) for j in states)),
+            *(Equal(in_chart(tau, j), by_unit[j], chart) for j in states),
+            Equal(alike[0], alike[1], chart),
         ),
         remark="two units",
         quote="and that the latter decomposes as a sum of the influences of individual units i",

@@ -81,7 +81,7 @@ def transition_at_start() -> Iterator[Entry]:
     root = sqrt(half * (half - scale))
     yield paper("eq. 33").says(
         "With mu_j = 1/(j+1) and alpha = 1/2, beta = -sqrt(alpha (alpha - mu)) is real for j >= 1 and |beta| < alpha.",
-        Equal(root.subs(j, 1), S.Zero),
+        Equal(root**2, S.Zero, {j: S.One}),
         Less(S.Zero, half * (half - scale).subs(j, 1 + u), True),
         Less(half * (half - scale), half**2, True),
         mutation=Mutation("mu = 1/j", Less(S.Zero, half * (half - 1 / j).subs(j, 1 + u))),
@@ -153,8 +153,8 @@ def without_and_with_feedback() -> Iterator[Entry]:
             "So it is for the logistic function, or for tanh of the size of V_j: from V < 0 it falls for ever, at 0 it stays.",
             Less(S.Zero, tau * sigma(v), True),
             Less(S.Zero, tau * (exp(u) - exp(-u)) / (exp(u) + exp(-u)), True, rising=(u,)),
-            Equal(tanh(-v), -tanh(v)),
-            Equal(tanh(S.Zero), S.Zero),
+            Equal(tanh(z), -tanh(v), {z: -v}),
+            Equal(tanh(v), S.Zero, {v: S.Zero}),
         ),
         remark="the experiments and these values are for tanh",
         quote=r"positive \tau_{jjx} would result in perpetual increase of V^{t}_{j} if the other contributions are ignored",
@@ -192,14 +192,15 @@ def without_and_with_feedback() -> Iterator[Entry]:
         remark="x = alpha s'(Vbar); the text says presumably, and next that alpha above 1 is too much",
         quote=r"negative values of \alpha would lead to unstability, whereas positive values of \alpha presumably stabilize",
     )
-    at_rest = 1 - alpha * (mu / alpha)
+    slope = Symbol("s'", positive=True)
+    at_rest = 1 - alpha * slope
     yield paper("app. A, oscillation, at rest").says(
         "With alpha above 1/sup s' the unit oscillates about its fixed point.",
-        Less((at_rest.subs(mu, 1 / (j + 1))), S.Zero),
+        Less(1 - 1 / (j + 1), S.Zero),
         reading=Correction(
             "Only where alpha s'(Vbar) is above 1, as at Vbar = 0. With beta set for a mu of at most 1/2 the slope there "
             "is 1 - mu > 0, whatever alpha: no oscillation.",
-            Equal(at_rest, 1 - mu),
+            Equal(at_rest, 1 - mu, {slope: mu / alpha}),
             Less(S.Zero, 1 - 1 / (j + 1), True),
             Less(1 - (1 + u), S.Zero, True),
         ),
@@ -340,14 +341,14 @@ def spread_of_rates() -> Iterator[Entry]:
         quote=r"for the \tanh activation function, this yields \beta=-\sqrt{\alpha(\alpha-\mu)} (77)",
     )
     n = Symbol("n", positive=True)
-    geometric = (1 - (1 - mu) ** n) / mu
+    geometric, small = (1 - (1 - mu) ** n) / mu, Symbol("eps", positive=True)
     yield paper("eq. 79", given=("0 < mu <= 1", "|rho| <= 1")).says(
         "eps = mu/4 keeps the sum small: with |rho| <= 1 it stays below eps/mu = 1/4.",
         Equal(geometric.subs(n, n + 1) - 1, (1 - mu) * geometric),
-        Equal((mu / 4 * geometric).subs(mu, 1), Rational(1, 4)),
-        Equal(mu / 4 / mu, Rational(1, 4)),
-        mutation=Mutation("mu/4 read as 1/4", Equal(Rational(1, 4) / mu, Rational(1, 4))),
-        remark="the sum of (1 - mu)^k over n steps is (1 - (1 - mu)^n)/mu < 1/mu",
+        Less(mu / 4 * (1 - u / (1 + u)) / mu, Rational(1, 4), True),
+        Equal(small / mu, Rational(1, 4), {small: mu / 4}),
+        mutation=Mutation("mu/4 read as 1/4", Equal(small / mu, Rational(1, 4), {small: Rational(1, 4)})),
+        remark="the sum of (1 - mu)^k over n steps is (1 - (1 - mu)^n)/mu < 1/mu; (1 - mu)^n = u/(1 + u)",
         quote=r"so taking \varepsilon somewhat smaller than \mu is reasonable. We have used \varepsilon=\frac{\mu}{4} (79)",
     )
     rest, loop = {s(v): beta / alpha}, v - alpha * s(v) + beta
@@ -376,7 +377,7 @@ def numbers() -> Iterator[Entry]:
     moved = distance - eta * k * distance
     yield paper("footnote 8").says(
         "Past the optimal learning rate a quadratic minimum is stepped over: the iterates oscillate.",
-        Equal(moved.subs(eta, 1 / k), S.Zero),
+        Equal(moved, S.Zero, {eta: 1 / k}),
         Less(moved.subs({eta: (1 + u) / k, distance: k}), S.Zero, True),
         mutation=Mutation("past half of it", Less(moved.subs({eta: (1 + u) / (2 * k), distance: k}), S.Zero)),
         remark="f = k x^2/2, optimal rate 1/k; from x = k > 0 the next iterate is negative",

@@ -31,10 +31,11 @@ def of_probabilities() -> Iterator[Entry]:
     whole, moves = [a, b, 1 - a - b], [u, w_, -u - w_]
     divergence = 2 * sum(k * (log(k) - log(k + eps * d)) for k, d in zip(whole, moves, strict=True))
     norm = sum(d**2 / k for k, d in zip(whole, moves, strict=True))
+    relative = {change: d / k for change, k, d in zip(letters("l_1:4", real=True), whole, moves, strict=True)}
     yield paper("eq. 45", given=("delta sums to 0", "pi is positive, and sums to 1"), sizes="3 symbols").says(
         "2 KL(pi | pi + delta), (44), is at second order sum delta^2/pi = E (delta log pi)^2.",
         Expands(divergence, eps, eps**2 * norm, 3),
-        Equal(sum(k * (d / k) ** 2 for k, d in zip(whole, moves, strict=True)), norm),
+        Equal(sum(k * change**2 for k, change in zip(whole, relative, strict=True)), norm, relative),
         mutation=changed("without the 2", expression=divergence / 2),
         quote=r"\displaystyle=\sum_{x\in\mathcal{A}}\frac{(\hskip 0.5pt\delta\hskip-0.5pt\pi(x",
     )

@@ -144,22 +144,22 @@ def recurrent_and_gated() -> Iterator[Entry]:
     before = [activities[1], activities[2]]
     gnn = [sum(before[i] * (emits[i] * moves[i, j]) for i in range(2)) for j in range(2)]
     stochastic = {moves[i, 1]: 1 - moves[i, 0] for i in range(2)}
+    read = [Symbol(f"tau_{{{i}1x}}", real=True) for i in (1, 2)]
+    printed = [emits[i] * moves[i, 0] for i in range(2)]
     yield paper("eq. 10", sizes="2 states").says(
         "With s(V) = V and tau_ijx = Pr(i prints x) Pr(i -> j) the GNN's update is the HMM's forward equation.",
         Equal(sum(gnn).subs(stochastic), before[0] * emits[0] + before[1] * emits[1]),
-        Equal(gnn[0], (ImmutableDenseMatrix([before]) * ImmutableDenseMatrix([[emits[0], 0], [0, emits[1]]]) * moves)[0]),
+        Equal(sum(weight * before[i] for i, weight in enumerate(read)), gnn[0], dict(zip(read, printed, strict=True))),
         mutation=Mutation("Pr(j prints x)", Equal(sum(before[i] * emits[0] * moves[i, 0] for i in range(2)), gnn[0])),
         remark="the sum over j is the probability of the symbols printed so far",
         quote="then the GNN transition (10) yields the update equation for the HMM forward probabilities",
     )
-    gates = {(i, j): tau[i, j] + (rho[j] if i == 0 else 0) for i in range(3) for j in range(2)}
+    gates = {(i, j): tau[i, j] if i else Symbol(f"tau_{{0{j + 1}x}}", real=True) for i in range(3) for j in range(2)}
+    heard = {gates[0, j]: tau[0, j] + rho[j] for j in range(2)}
     yield paper("eq. 11", sizes="2 units beside unit 0").says(
         "GNNs extend RNNs: with tau_ijx = tau_ij for units and tau_0jx = tau_0j + rho_jx, (10) and (11) are (8) and (9).",
-        Equal(column(*(s(sum(activities[i] * gates[i, j] for i in range(3))) for j in range(2))), column(*map(s, values))),
-        mutation=Mutation(
-            "s read as another function",
-            Equal(Function("f", real=True)(sum(activities[i] * gates[i, 0] for i in range(3))), s(values[0])),
-        ),
+        Equal(column(*(s(sum(activities[i] * gates[i, j] for i in range(3))) for j in range(2))), column(*map(s, values)), heard),
+        mutation=changed("tau_0jx without rho_jx", where={gates[0, j]: tau[0, j] for j in range(2)}),
         remark="for the symbol x just printed, and so for each; the same activation function s, whichever it is",
         quote="GNNs are an extension of recurrent neural networks",
     )
@@ -259,9 +259,9 @@ def transition_metric() -> Iterator[Entry]:
     )
     yield paper("eq. 27", sizes="2 units").says(
         "With one step the matrix (26) has rank one; the dampening makes it invertible.",
-        Equal(gram.subs(c2, 0).det(), S.Zero),
+        Equal(gram.det(), S.Zero, {c2: S.Zero}),
         Equal((gram.subs(c2, 0) + eye(2)).det(), 1 + c1**2 * (first**2 + second**2)),
-        mutation=changed("with two steps", lhs=gram.det()),
+        mutation=Mutation("with two steps", Equal(gram.det(), S.Zero)),
         remark="eps = 1",
         quote=r"Dampen the matrix \tilde{M}^{(jy)}_{ii^{\prime}} by adding \varepsilon to the diagonal",
     )
@@ -280,10 +280,11 @@ def transition_metric() -> Iterator[Entry]:
     )
     eps, start, L = Symbol("eps", positive=True), Symbol("tau_0", real=True), Function("L", real=True)
     backed, moduli = ([Symbol(f"{name}_{t}", positive=True) for t in range(4)] for name in "Bm")
-    metric, gradient = (sum(int(symbol == 0) * each[k] for k, symbol in enumerate((0, 1, 2, 1))) for each in (moduli, backed))
+    read = [Symbol(f"1[x_{t} = y]", real=True) for t in range(4)]
+    metric, gradient = (sum(one * value for one, value in zip(read, each, strict=True)) for each in (moduli, backed))
     yield paper("eq. 29", sizes="4 symbols read").says(
         "The start V_j(0) moves as tau_0jy for a dummy symbol y read before all others: by (25) to (28), B_j(0)/(m_j(0) + eps).",
-        Equal(gradient / (metric + eps), backed[0] / (moduli[0] + eps)),
+        Equal(gradient / (metric + eps), backed[0] / (moduli[0] + eps), dict(zip(read, map(S, (1, 0, 0, 0)), strict=True))),
         Equal(Derivative(L(V[0] + start), start), Subs(Derivative(L(V[0]), V[0]), V[0], V[0] + start)),
         mutation=changed("m_j(0) read as m_j(1)", rhs=backed[0] / (moduli[1] + eps)),
         remark="the dummy is read at time -1 with a_0 = 1, and its weight added to V_j(0): the derivative in either is B_j(0)",

@@ -174,7 +174,6 @@ def sums_of_squares() -> Iterator[Entry]:
     yield paper("remark 10, another metric", sizes="1 parameter, 3 steps").says(
         "The metric sum_t (d log pi_t(x_t)/d theta)^2 is not the recurrent outer product metric sum_t (d log Pr/d theta^t)^2.",
         Fails(Equal(rows, columns)),
-        Equal(total(iter(D * Matrix([1, 1, 1]))), total(iter(D.T * Matrix([1, 1, 1])))),
         mutation=Mutation("for one time only read as for all times", Equal(rows, columns)),
         remark="D_ts the effect of theta^s on log pi_t: squares of the sums of rows, and of columns",
         quote="These are generally different. Computing all partial derivatives",
@@ -192,18 +191,17 @@ def sums_of_squares() -> Iterator[Entry]:
         remark="two steps; printed twice, and right in the decomposition before",
         quote=r"Computing all partial derivatives \frac{\partial\log\pi_{x}(x_{t})}{\partial\theta} for all t and \theta",
     )
-    v, u = letters("v", 2), letters("u", 2)
+    v, u, entries = letters("v", 2), letters("u", 2), Matrix(2, 2, lambda i, k: Symbol(f"M_{{{i}{k}}}", real=True))
     at_once = Matrix(4, 4, lambda r, k: v[r] * v[k] if r < 2 and k < 2 else u[r - 2] * u[k - 2] if r > 1 and k > 1 else S.Zero)
     yield paper("remark 10, T matrices").says(
         "On a sequence of length T the recurrent unitwise outer product metric is a sum of T matrices of rank 1.",
         Equal(at_once.extract([0, 2], [0, 2]).det(), S.Zero),
         reading=Correction(
-            "For the incoming parameters of one unit; for all it has a block of rank 1 for each "
-            "unit. The last of the T is 0, since B^T = 0.",
-            Equal((v * v.T).det(), S.Zero),
-            Equal(Unfolded(True).backward()[1, len(TIMES)], S.Zero),
+            "For the incoming parameters of one unit; for all it has a block of rank 1 for each unit.",
+            Equal(entries.det(), S.Zero, dict(zip(entries, v * v.T, strict=True))),
         ),
-        remark="two units with two parameters each, one time: a minor with a parameter of each unit",
+        remark="two units with two parameters each, one time: a minor with a parameter of each unit; the last of the T is 0, "
+        "since B^T = 0",
         quote="the recurrent UOP metric is a sum of T matrices of rank 1",
     )
 
@@ -224,13 +222,14 @@ def averages() -> Iterator[Entry]:
         remark="two sequences; section 2: simply by summing the gradients and the metrics over the training examples",
         quote="and then define a metric by averaging the square norm",
     )
-    B_start, m_start = Unfolded(True).backward(), moduli_of(lambda i, t: S.Zero)
+    B_start, m_start = Unfolded(True).backward(), moduli_of(source)
+    no_output = {source(i, t): S.Zero for i in UNITS for t in TIMES}
     silent = {weight(i, y): S.Zero for i in UNITS for y in SYMBOLS}
     yield paper("sec. 2, order of the updates", sizes="2 units, 3 steps").says(
         "It is important to start with the writing weights, otherwise the metric at startup may be singular: with w_iy = 0 for "
         "all units both metrics on the transition weights are 0.",
         Equal(Matrix([*B_start.values()]), zeros(len(B_start), 1), silent),
-        Equal(Matrix([*m_start.values()]), zeros(len(m_start), 1)),
+        Equal(Matrix([*m_start.values()]), zeros(len(m_start), 1), no_output),
         mutation=Mutation(
             "w_1a not 0",
             Equal(
@@ -301,14 +300,14 @@ def moduli() -> Iterator[Entry]:
         "update of w, which Section 2 therefore puts first",
         quote="for some positive number m_{i}^{t}, the backpropagated modulus [Oll13]",
     )
-    m, da = Symbol("m", positive=True), Symbol("da", positive=True)
+    m, da, change = (Symbol(name, positive=True) for name in ("m", "da", "d"))
     yield paper("eq. 62, norm").says(
         "The norm |da| itself, not its square, is m (da)^2.",
         Equal(sqrt(m * da**2), m * da**2),
         correction=Correction(
             "|da|^2 = m (da)^2, as (60) has it: a norm doubles with the change.",
-            Equal(sqrt(m * (2 * da) ** 2), 2 * sqrt(m * da**2)),
-            Equal(m * (2 * da) ** 2, 4 * m * da**2),
+            Equal(sqrt(m * change**2), 2 * sqrt(m * da**2), {change: 2 * da}),
+            Equal(m * change**2, 4 * m * da**2, {change: 2 * da}),
         ),
         remark="in the line before (62)",
         quote=r"=m_{i}^{t}% \left(\hskip 0.5pt\delta\hskip-0.5pta_{i}^{t}\right)^{2}=\tilde{m}{}_{i}^{t}",

@@ -96,10 +96,10 @@ def flow() -> Iterator[Entry]:
     yield own("result 5, half-life", given=(*DECAYING, "g is constant")).says(
         "Half of h is left after (2^r - 1)/(r g |h|^r).",
         Equal(half.lhs, half.rhs, half.where),
-        Equal(phi(g * left), h / 2),
+        Equal(phi(g * symbols.s), h / 2, {symbols.s: left}),
         mutation=Mutation("2^r - 1 read as 2^r", Equal(phi(g * 2**r / (r * g * h**r)), h / 2)),
     )
-    shrunk = (1 + q) ** (-1 / r)
+    shrunk, at_start = (1 + q) ** (-1 / r), Symbol("h_0", real=True)
     yield own("result 5, splitting").says(
         "The split step h <- phi_g(h) + g f never overshoots: driven by f = 1 from 0 it stays below the rest point 1.",
         Less(phi(g, S.Zero, S(2)) + g, S.One),
@@ -109,7 +109,7 @@ def flow() -> Iterator[Entry]:
             Less(S.Zero, shrunk, True),
             Less(S.Zero, log(1 + q) / r, True),
             Equal(log(shrunk) + log(1 + q) / r, S.Zero),
-            Equal(phi(g, S.Zero, S(2)) + g, g),
+            Equal(phi(g, at_start, S(2)) + g, g, {at_start: S.Zero}),
         ),
         remark="r = 2 in the counterexample; q = r g |h|^r is positive, and the logarithm of the factor is negative",
     )
@@ -133,7 +133,7 @@ def monotone() -> Iterator[Entry]:
         Equal(bernoulli(y) + bernoulli(2 - y), y**power + (2 - y) ** power - 2),
         Equal(both.subs(y, 1), S.Zero),
         Equal(both, 2 * m ** (power + 1) * (y**power + (2 - y) ** power - 2)),
-        Equal(same.subs(q, 0), S.Zero),
+        Equal(same, S.Zero, {q: S.Zero}),
         Equal(diff(same, q), power * q**r * ((1 + 1 / q) ** r - 1)),
         Less(S.Zero, (1 + q) ** r - 1, True, rising=(q,)),
         Equal(((q * d + d) ** power - (q * d) ** power) * d - d ** (power + 1), d ** (power + 1) * same),
@@ -189,21 +189,21 @@ def memory() -> Iterator[Entry]:
         remark="m(t) stands for |h(t)|^r; h > 0 in the slope",
     )
     k, noise = Symbol("k", positive=True), Symbol("sigma", positive=True)
-    for exponent, closed in (
-        (1, gamma(Rational(2, 3)) / gamma(Rational(1, 3))),
-        (2, gamma(Rational(3, 4)) / gamma(Rational(1, 4))),
-    ):
+    level, order = Symbol("w", positive=True), Symbol("a", positive=True)
+    for exponent in (1, 2):
         power = exponent + 2
-        density = exp(-k * x**power)
+        density, place = exp(-k * x**power), (level / k) ** Rational(1, power)
         current = -alpha * x ** (exponent + 1) * density - noise**2 / 2 * Derivative(density, x)
-        mean = Integral(x**exponent * density, (x, 0, oo)) / Integral(density, (x, 0, oo))
+        share = {m: Rational(m + 1, power) for m in (0, exponent)}
         yield own(f"result 8, white input, r = {exponent}", given=("U = 0", "dh = -alpha |h|^r h dt + sigma dW")).says(
             f"For white input the rate has a closed form with Gamma functions: r = {exponent}, density e^(-k |h|^{power}), k = "
-            f"2 alpha/({power} sigma^2).",
+            f"2 alpha/({power} sigma^2), and E|h|^r = k^(-{exponent}/{power}) Gamma({share[exponent]})/Gamma(1/{power}).",
             Equal(current, S.Zero, {k: 2 * alpha / (power * noise**2)}),
-            Equal(mean.doit(), closed * k ** Rational(-exponent, power)),
+            *(Equal(Derivative(place ** (m + 1) / (m + 1), level), level ** (a - 1) * k**-a / power) for m, a in share.items()),
+            Equal(Integral(level ** (order - 1) * exp(-level), (level, 0, oo)), gamma(order)),
             mutation=changed("k = alpha/((r+2) sigma^2)", where={k: alpha / (power * noise**2)}),
-            remark="the stationary density has no current; the rate is alpha (r+1) E|h|^r, both halves of the line being alike",
+            remark="the stationary density has no current; the rate is alpha (r+1) E|h|^r, both halves of the line being alike; "
+            f"with w = k h^{power} its integrals become Gamma functions",
         )
 
 

@@ -2,7 +2,7 @@ r"""Step maps of our own package, one by one: what gate each makes, what it mult
 
 h' = g (f - h), f and g held    h + G (f - h) with G = 1 - R(-g): the gate that a step map makes of a rate
 h' = lambda h                   R(z), z = lambda dt, with l = L dt of what the map takes for the leak
-exact - map                     order and leading term, for any F(h) and any leak L(h)
+exact - map                     order and leading term, for any F(h) and any leak L(h), expanded by the checker
 g > 0                           monotone, overshooting, marginal or divergent; what is left against e^-g
 """
 
@@ -10,17 +10,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import product
 
 from sympy import (
     Abs,
     CRootOf,
+    Derivative,
     Expr,
     Function,
     I,
     LambertW,
     Rational,
     S,
+    Subs,
     Symbol,
     conjugate,
     exp,
@@ -34,7 +35,7 @@ from sympy import (
     together,
 )
 
-from derivations.claim import Entry, Equal, Less, Mutation, Rounds, Source, Tends, changed
+from derivations.claim import Entry, Equal, Expands, Less, Mutation, Rounds, Source, Tends, changed
 from derivations.prover import symbols
 from derivations.twins.step_maps import induced_factors, induced_gate, local_error, maps, read, stability_function
 
@@ -77,15 +78,14 @@ def _value(text: str) -> Expr:
 
 def gates() -> Iterator[Entry]:
     """What a unit step makes of h' = g (f - h)."""
-    step, G, R = map(Function, ("step", "G", "R"))
+    R, G = Function("R"), Symbol("G")
     for name, made in maps().items():
         if made.gate:
             gate, other = _value(made.gate), _another(name, "gate")
             yield own(f"step maps, gate of {made.title}", given=FROZEN).says(
                 f"With f and g frozen and dt = 1, {made.title} is h + G (f - h) with G = {_said(gate)}, which is 1 - R(-g).",
-                Equal(step(h), h + gate * (f - h), {step(h): frozen_step(name)}),
-                Equal(G(g), gate, {G(g): induced_gate(name, g)}),
-                Equal(1 - R(-g), gate, {R(-g): stability_function(name, -g, g)}),
+                takes(name, (1 - gate) * h + gate * f),
+                Equal(R(-g) + G, S.One, {R(-g): stability_function(name, -g, g), G: gate}),
                 mutation=Mutation(f"{_said(gate)} read as {_said(other)}", Equal(frozen_step(name), h + other * (f - h))),
             )
     for name, made in maps().items():
@@ -95,8 +95,6 @@ def gates() -> Iterator[Entry]:
                 f"{made.title.capitalize()} makes no gate: with f and g frozen and dt = 1 it keeps {_said(keeps)} of h "
                 f"and writes {_said(writes)} of f.",
                 Equal(frozen_step(name), keeps * h + writes * f),
-                Equal(induced_factors(name, g)[0], keeps),
-                Equal(induced_factors(name, g)[1], writes),
                 mutation=changed(f"{_said(writes)} read as 1 - {_said(keeps)}", rhs=keeps * h + (1 - keeps) * f),
             )
     lie, strang, step = g * f / (1 - exp(-g)), f * (g / 2) / sinh(g / 2), Function("step")
@@ -119,44 +117,62 @@ def frozen_step(name: str) -> Expr:
     return maps()[name](lambda u: g * (f - u), lambda u: g, h, S.One).doit()
 
 
+def takes(name: str, value: Expr) -> Equal:
+    """The unit step of h' = g (f - h) takes h to a value: that satisfies the equation of the map, if that is implicit."""
+    return Equal(maps()[name].after(lambda u: g * (f - u), lambda u: g, h, S.One, {"h'": value}).doit(), value)
+
+
 def factors() -> Iterator[Entry]:
     """R(z), with l = L dt."""
     rate, leak, length = Symbol("lambda", real=True), Symbol("L", positive=True), Symbol("dt", positive=True)
     modes = {z: rate * length, l: leak * length}
     for name, made in maps().items():
-        other, after = _another(name, "factor"), made(lambda u: rate * u, lambda _: leak, h, length).doit()
+        other, value = _another(name, "factor"), _value(made.factor) * h
+        after = made.after(lambda u: rate * u, lambda _: leak, h, length, {"h'": value}).doit()
         yield own(f"step maps, R of {made.title}", given=SOLVABLE.get(name, ())).says(
             f"Of h' = lambda h = (lambda + L) h - L h, with z = lambda dt and l = L dt, {made.title} multiplies h by R(z).",
-            Equal(after, _value(made.factor) * h, modes),
+            Equal(after, value, modes),
             mutation=Mutation(f"R(z) read as {_said(other)}", Equal(stability_function(name, z, l), other)),
+            remark="R(z) h satisfies the map's equation" if made.is_implicit else "",
         )
 
 
 def local_errors() -> Iterator[Entry]:
-    """Exact minus map; the letters are F and L at h, and their derivatives there."""
-    for name, made in maps().items():
-        missed, other = Function("missed")(dt), _another(name, "error")
+    """Exact minus map, of any smooth F and L."""
+    F, G, x, t = Function("F", real=True), Function("G", real=True), Function("h", real=True), symbols.t
+    slope = Subs(Derivative(G(u), u), u, x(t))
+    yield own("step maps, solution").says(
+        "Along a solution of h' = F(h) any G(h) moves with F G'. So the k-th derivative is (F d/dh)^k h, and h(t + dt) the sum "
+        "of dt^k/k! (F d/dh)^k h.",
+        Equal(Derivative(G(x(t)), t), F(x(t)) * slope, {x(t).diff(t): F(x(t))}),
+        mutation=changed("G' read as G", rhs=F(x(t)) * G(x(t))),
+    )
+    names = list(maps())
+    for name, other in zip(names, [*names[1:], names[0]], strict=True):
+        made, (missed, leading) = maps()[name], local_error(name)
+        implicit = "; an implicit map's equation with the solution put in for h', of which the step differs by dt^(p + 2) only"
+        held = "; what is forgotten is 1 - e^(-L dt), the rate held"
         yield own(f"step maps, local error of {made.title}", given="the input is held over the step").says(
             f"Exact minus map, {made.title} drops a term in dt^{made.order + 1} first, and so is of order {made.order}.",
-            Equal(missed, _value(made.error), {missed: local_error(name, made.order + 1)}),
-            mutation=changed(f"the term read as {_said(other)}", rhs=other),
-            remark="F, F', ... and L stand for their values at h: F and L are any functions of one unit, smooth at h"
-            + ("; what is forgotten is 1 - e^(-L dt), the rate held" if made.keeps_and_writes else ""),
+            Expands(missed, symbols.dt, leading, made.order + 2),
+            mutation=changed(f"the term read as that of {titled(other)}", terms=local_error(other)[1]),
+            remark="F and L are any functions of one unit, smooth at h"
+            + (held if made.keeps_and_writes else "")
+            + (implicit if made.is_implicit else ""),
         )
 
 
 def without_leak() -> Iterator[Entry]:
     """Every map that asks for the leak, beside the one that does not and is the same where there is none."""
-    F = Function("F")
-    explicit = {name: made for name, made in maps().items() if not made.is_implicit}
-    steps = {name: made(lambda u: F(expand(u)), lambda _: S.Zero, h, dt).doit() for name, made in explicit.items()}
-    pairs = product(*([name for name in steps if explicit[name].reads_leak is reads] for reads in (True, False)))
-    same = [(name, other) for name, other in pairs if expand(steps[name] - steps[other]) == 0]
-    yield own("step maps, without a leak", given="L = 0").says(
-        "With L = 0 the exponential, the frozen and the split maps are old ones, for any F: Euler, Heun (ETD2), the classical "
-        "Runge-Kutta step (ETD-RK4) and the midpoint rule (Strang, and the fitted one).",
-        *(Equal(Symbol(name), steps[other], {Symbol(name): steps[name]}) for name, other in same),
-        mutation=Mutation("ETD2 read as the midpoint rule", Equal(steps["etd2"], steps["midpoint"])),
+    F, leak = Function("F", real=True), Symbol("L", real=True)
+    old = {"exponential_euler": "euler", "frozen_backward_euler": "euler", "frozen_trapezoid": "euler", "splitting": "euler",
+           "etd2": "heun", "etdrk4": "runge_kutta4", "fitted_midpoint": "midpoint", "strang_splitting": "midpoint"}  # fmt: skip
+    steps = {name: maps()[name].after(F, lambda _: leak, h, dt, {}).doit() for names in old.items() for name in names}
+    yield own("step maps, without a leak", given="L goes to 0").says(
+        "As L goes to 0 the exponential, the frozen and the split maps become old ones, for any F: Euler, Heun (ETD2), the "
+        "classical Runge-Kutta step (ETD-RK4) and the midpoint rule (Strang, and the fitted one).",
+        *(Expands(steps[name], leak, steps[other], 1) for name, other in old.items()),
+        mutation=Mutation("ETD2 read as the midpoint rule", Expands(steps["etd2"], leak, steps["midpoint"], 1)),
     )
 
 
@@ -171,7 +187,7 @@ def regions() -> Iterator[Entry]:
         *(Equal(R, second, {R: stability_function(name, -g, g)}) for name in ("taylor2", "midpoint", "heun")),
         Less(S.Half, second),
         Less(second, S.One, True, {g: (0, 2)}, g * (2 - g) / 2),
-        Equal(second.subs(g, 2), S.One),
+        Equal(second, S.One, {g: S(2)}),
         Less(S.One, second, True, {g: (2, oo)}, g * (g - 2) / 2),
         mutation=Mutation("g < 2 read as g < 3", Less(second, S.One, True, {g: (0, 3)})),
     )
@@ -189,8 +205,8 @@ def regions() -> Iterator[Entry]:
     yield own("step maps, monotone for every g", given=FROZEN).says(
         "Backward Euler, its frozen form and the exponential maps approach f monotonically for "
         "every g > 0: 1/(1 + g) and e^-g are in (0, 1).",
-        *(Equal(induced_factors(name, g)[0], 1 / (1 + g)) for name in ("backward_euler", "frozen_backward_euler")),
-        *(Equal(induced_factors(name, g)[0], exp(-g)) for name in EXPONENTIAL),
+        *(takes(name, (h + g * f) / (1 + g)) for name in ("backward_euler", "frozen_backward_euler")),
+        *(takes(name, exp(-g) * h + (1 - exp(-g)) * f) for name in EXPONENTIAL),
         Less(S.Zero, 1 / (1 + g), True),
         Less(1 / (1 + g), S.One, True),
         Less(S.Zero, exp(-g), True),
@@ -200,9 +216,9 @@ def regions() -> Iterator[Entry]:
     yield own("step maps, trapezoid in g", given=FROZEN).says(
         "The trapezoid and its frozen form are monotone up to g = 2; beyond, they alternate about f and still approach it, for "
         "every g, ever more slowly: R tends to -1, and the gate g/(1 + g/2) not to 1 but to 2.",
-        *(Equal(induced_factors(name, g)[0], middle) for name in ("trapezoid", "frozen_trapezoid")),
+        *(takes(name, (h * (1 - g / 2) + g * f) / (1 + g / 2)) for name in ("trapezoid", "frozen_trapezoid")),
         Less(S.Zero, middle, True, {g: (0, 2)}),
-        Equal(middle.subs(g, 2), S.Zero),
+        Equal(middle, S.Zero, {g: S(2)}),
         Less(middle, S.Zero, True, {g: (2, oo)}),
         Less(S.NegativeOne, middle, True),
         Less(middle, S.One, True),
@@ -269,14 +285,14 @@ def stiff() -> Iterator[Entry]:
     yield own("step maps, backward Euler forgets too little", given=FROZEN).says(
         "Backward Euler leaves more than is right: 1/(1 + g) > e^-g.",
         Less(1 + g, exp(g), True, rising=(g,)),
-        Equal(backward, 1 / (1 + g)),
+        takes("backward_euler", (h + g * f) / (1 + g)),
         mutation=Mutation("1/(1 + g) read as Euler's 1 - g", Less(exp(-g), 1 - g, True)),
     )
     yield own("step maps, backward Euler's largest error", given=FROZEN).says(
         "Its error 1/(1 + g) - e^-g is largest at the one g > 0 with e^(g/2) = 1 + g, at g = -1 - 2 w with w e^w = -e^(-1/2)/2, "
         "which is 2.5129, and is g/(1 + g)^2 there, 0.2036.",
         Equal(missed.diff(g), exp(-g) / (1 + g) ** 2 * (1 + g + exp(g / 2)) * rises),
-        Equal(rises.subs(g, 0), S.Zero),
+        Equal(rises, S.Zero, {g: S.Zero}),
         Less(rises.diff(g, 2), S.Zero, True),
         Less(S.Zero, rises.diff(g).subs(g, 0), True),
         Tends(rises, g, oo, -oo),
@@ -299,14 +315,14 @@ def stiff() -> Iterator[Entry]:
         "forget; exponential Euler has none, of any length.",
         Tends(missed, g, oo, S.Zero),
         Tends(middle - exp(-g), g, oo, S.NegativeOne),
-        Equal(stability_function("exponential_euler", -g, g), exp(-g)),
+        takes("exponential_euler", exp(-g) * h + (1 - exp(-g)) * f),
         mutation=changed("-1 read as 0", expression=middle - exp(-g)),
         remark="an error is map minus exact, for h = 1, f = 0",
     )
     yield own("step maps, long steps of backward Euler", given=FROZEN).says(
         "Backward Euler's gate misses 1 by 1/(1 + g), where e^-g is right: to leave 1/100 takes it g = 99, and not 4.605.",
-        Equal(1 - induced_gate("backward_euler", g), 1 / (1 + g)),
-        Equal(backward.subs(g, 99), Rational(1, 100)),
+        takes("backward_euler", h / (1 + g) + f * (1 - 1 / (1 + g))),
+        Equal(backward, Rational(1, 100), {g: S(99)}),
         Rounds(log(100), "4.605"),
         mutation=Mutation("99 read as 9", Equal(backward.subs(g, 9), Rational(1, 100))),
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sympy import Derivative, Expr, Function, Integral, Rational, S, Subs, Symbol, exp, expint, gamma, log, oo
+from sympy import Derivative, Expr, Integral, Rational, S, Subs, Symbol, exp, expint, gamma, log, oo
 
 from derivations.claim import Correction, Entry, Equal, Less, Mutation, Source, Tends, changed
 
@@ -92,7 +92,7 @@ def log_uniform() -> Iterator[Entry]:
         "For log-uniform T the mean retention after n steps is close to 1/(n log(Tm/2)): at n = 10, say, at "
         "most twice that (here both times log(Tm/2)).",
         Equal(Derivative(kept(CASES), N), (1 - 1 / N) ** CASES / N),
-        Equal(Function("kept")(2), S.Zero, {Function("kept")(2): kept(CASES).subs(N, 2)}),
+        Equal(kept(CASES), S.Zero, {N: S(2)}),
         Less(kept(CASES), Rational(2, CASES), False, {N: (1000, oo)}),
         correction=Correction(
             "That is the mean influence (1/T) (1 - 1/T)^n of an input n steps ago, not what is retained of the state: it is "
@@ -152,9 +152,9 @@ def pareto() -> Iterator[Entry]:
             Derivative(p * x**p * (1 - x) ** (n + 1), x), density * ((n + 1 + p) * (1 - x) ** (n + 1) - (n + 1) * (1 - x) ** n)
         ),
         Equal((n + 1 + p) * mean.subs(n, n + 1), (n + 1) * mean),
-        Equal(Function("mean")(0), S.One, {Function("mean")(0): mean.subs(n, 0)}),
         mutation=Mutation("Gamma(n + p + 1) read as Gamma(n + p)", Equal((n + p) * mean.subs(n, n + 1), (n + 1) * mean)),
-        remark="new here; by the first statement, whose left side integrates to 0, the mean steps on as the printed one does; "
+        remark="new here; by the first statement, whose left side integrates to 0, the mean steps on as the printed one does, "
+        "from 1 at n = 0; "
         "for a gate 1/T uniform on (0, 1) it is 1/(n + 1)",
     )
     yield own("result 12, Pareto", given=RETAINED).says(

@@ -301,17 +301,18 @@ def two_forms() -> Iterator[Entry]:
     )
     shown = column(*(Symbol(f"y_{k}", real=True) for k in (1, 2)))
     beer = -shown + weights * (shown + theta).applyfunc(sigma) + inputs  # tau dy/dt
-    v = shown + theta
+    v = column(*(Symbol(f"v_{k}", real=True) for k in (1, 2)))
+    shifted, at_rest = dict(zip(v, shown + theta, strict=True)), dict.fromkeys(v, S.Zero)
     yield own("Beer's network", sizes="2 units").says(
         "tau dy/dt = -y + W sigma(y + theta) + I is the additive network of v = y + theta with the bias theta.",
-        Equal(beer, -v + weights * v.applyfunc(sigma) + inputs + theta),
+        Equal(beer, -v + weights * v.applyfunc(sigma) + inputs + theta, shifted),
         mutation=changed("the bias left out", rhs=-v + weights * v.applyfunc(sigma) + inputs),
     )
-    middle = weights * zeros(2, 1).applyfunc(sigma) - weights * ones(2, 1) / 2  # at v = 0, dv/dt tau
+    middle = weights * v.applyfunc(sigma) - v - weights * ones(2, 1) / 2  # tau dv/dt
     yield own("Beer's biases", given="no input", sizes="2 units").says(
         "With the biases -(sum of W_ij over j)/2 an additive network of sigmoids rests where all its units are at 1/2.",
-        Equal(middle, zeros(2, 1)),
-        mutation=changed("the sum itself", lhs=weights * zeros(2, 1).applyfunc(sigma) - weights * ones(2, 1)),
+        Equal(middle, zeros(2, 1), at_rest),
+        mutation=changed("the sum itself", lhs=middle - weights * ones(2, 1) / 2),
         remark="centre-crossing, Beer 1995, and Mathayomchan and Beer 2002; whether it stays there hangs on W",
     )
 
@@ -342,7 +343,7 @@ def populations() -> Iterator[Entry]:
     yield own("Wilson and Cowan, rest", given="no input").says(
         "A response that is 0 where nothing comes in keeps populations that are silent at rest; the logistic function itself "
         "would not.",
-        Equal(ours.subs({p: 0, e: 0, i: 0}), S.Zero),
+        Equal(ours, S.Zero, dict.fromkeys((p, e, i), S.Zero)),
         Fails(Equal((sigma(argument) / tau).subs({p: 0, e: 0, i: 0}), S.Zero)),
         mutation=Mutation("without what is subtracted", Equal((sigma(argument) / tau).subs({p: 0, e: 0, i: 0}), S.Zero)),
     )

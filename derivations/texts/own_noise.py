@@ -15,6 +15,7 @@ from itertools import product
 
 from flint import acb, arb
 from sympy import (
+    Derivative,
     Eq,
     Expr,
     Function,
@@ -41,9 +42,13 @@ from derivations.twins.step_maps import (
     dt,
     expected,
     expected_increment,
+    h,
+    in_s,
     maps,
     missed,
     read,
+    s,
+    slopes,
     stationary_variance,
     stochastic_maps,
     w,
@@ -52,7 +57,7 @@ from derivations.twins.step_maps import (
 
 own = Source("this project")
 step = Symbol("dt", positive=True)
-h, u, s, t = (Symbol(name, real=True) for name in "hust")
+u, r, t = (Symbol(name, real=True) for name in "urt")
 sigma, alpha, leak = (Symbol(name, positive=True) for name in ("sigma", "alpha", "L"))
 KEPT: dict[
     str, tuple[str, str | tuple[str, ...]]
@@ -70,36 +75,39 @@ SMOOTH = "F and G are smooth at h"
 
 
 def moments() -> Iterator[Entry]:
-    whole = Integral(2 * Integral(s, (s, 0, t)), (t, 0, step))
+    whole = Integral(2 * Integral(r, (r, 0, t)), (t, 0, step))
+    ww, wz, zz = (Symbol(f"E {name}", real=True) for name in ("w^2", "w z", "z^2"))
+    means = {ww: step, wz: step**2 / 2, zz: step**3 / 3}
     yield own("noise, increments", given="W is Brownian motion: E W(s) W(t) = min(s, t)").says(
         "Of a step's w and z, E w^2 = dt, E w z = dt^2/2 and E z^2 = dt^3/3; z - w dt/2 has variance dt^3/12 and covariance 0 "
         "with w.",
-        Equal(Integral(s, (s, 0, step)), step**2 / 2),
+        Equal(Integral(r, (r, 0, step)), step**2 / 2),
         Equal(whole, step**3 / 3),
-        Equal(step**3 / 3 - 2 * (step / 2) * (step**2 / 2) + (step / 2) ** 2 * step, step**3 / 12),
-        Equal(step**2 / 2 - (step / 2) * step, S.Zero),
-        mutation=Mutation("E w z read as dt^2", Equal(step**2 - (step / 2) * step, S.Zero)),
+        Equal(zz - step * wz + step**2 / 4 * ww, step**3 / 12, means),
+        Equal(wz - step / 2 * ww, S.Zero, means),
+        mutation=Mutation("E w z read as dt^2", Equal(wz - step / 2 * ww, S.Zero, {**means, wz: step**2})),
         remark="the square of an integral is a double one, twice that over s < t",
     )
 
 
 def rests() -> Iterator[Entry]:
     """v = R^2 v + s, of every step."""
-    R, V = Function("R")(-step), Symbol("v")
+    V = Symbol("v")
     names = list(stochastic_maps())
     for name, made in stochastic_maps().items():
         kept, added = (e.subs(dt, step) for e in stationary_variance(name))
         text, until = KEPT[name]
         region = {step: (0, 2)} if until else None
+        after = made.driven(lambda a: -a, lambda a: sqrt(2), lambda a: S.One, h, step, w, z).doit()
         variance, other = (read(stochastic_maps()[each].variance, dt=step) for each in (name, _other(name, names)))
         yield own(f"noise, variance of {name}", given=until).says(
             f"{name} gives {ONE}, the variance {made.variance}, and n steps apart R^n times that, R = "
             f"{text}, {f'for {until}' if until else 'for every dt'}.",
             Equal(V, kept**2 * V + added, {V: variance}),
-            Equal(R, read(text, dt=step), {R: kept}),
+            Equal(Derivative(after, h), read(text, dt=step)),
             Less(S.NegativeOne, kept, True, region),
             Less(kept, S.One, True, region),
-            *([Equal(kept.subs(step, 2) ** 2, S.One)] if region else []),
+            *([Equal(kept**2, S.One, {step: S(2)})] if region else []),
             mutation=Mutation("another step's variance", Equal(V, kept**2 * V + added, {V: other})),
             remark="R and s are those of the step's equation; beyond, |R| >= 1" if region else "exactly that of the equation",
         )
@@ -121,70 +129,78 @@ def _other(name: str, names: list[str]) -> str:
     return next(each for each in names if found[each].variance != found[name].variance)
 
 
+DROPS = {  # what a step drops first, of the solution
+    "EulerMaruyama": "G G' (w^2 - dt)/2",
+    "ExponentialEulerMaruyama": "G G' (w^2 - dt)/2",
+    "Milstein": "F' G z + (F G' + G^2 G''/2) (w dt - z) + G (G'^2 + G G'') (w^3 - 3 w dt)/6",
+    "StratonovichHeun": "(F' G - F G') (z - w dt/2) + G (2 G'^2 - G G'') w^3/12",
+}
+
+
 def orders() -> Iterator[Entry]:
-    F, F1, G, G1, G2 = (Symbol(name, real=True) for name in ("F", "F'", "G", "G'", "G''"))
-    bend = G * G1 * (w**2 - dt) / 2
-    drops = {
-        "EulerMaruyama": bend,
-        "ExponentialEulerMaruyama": bend,
-        "Milstein": F1 * G * z + (F * G1 + G**2 * G2 / 2) * (w * dt - z) + G * (G1**2 + G * G2) * (w**3 - 3 * w * dt) / 6,
-        "StratonovichHeun": (F1 * G - F * G1) * (z - w * dt / 2) + G * (2 * G1**2 - G * G2) * w**3 / 12,
-        "SRA1": S.Zero,
-    }
+    letters = {**slopes("F"), **slopes("G")}
+    F, G, G1 = (letters[name] for name in ("F", "G", "G'"))
     for name, made in stochastic_maps().items():
-        halves, term = int(2 * made.strong_order), drops[name]
-        found = [Function("missed")(Rational(k, 2)) for k in (halves, min(halves + 1, 3))]
-        kept = dict(zip(found, (missed(name, halves), missed(name, min(halves + 1, 3))), strict=True))
-        exact, mean = (sum(e.coeff(dt, k) * dt**k for k in range(made.order + 1)) for e in expected_increment(name))
-        tells = f"drops a term of {POWERS[halves + 1]} first" if term != 0 else "the mean is right up to dt^2"
+        halves, drops = int(2 * made.strong_order), DROPS.get(name)
+        exact, mean = expected_increment(name)
+        shown = min(halves + 1, 3)
+        term = in_s(read(drops, w=w, z=z, dt=dt, **letters)) if drops else S.Zero
+        tells = f"drops a term of {POWERS[halves + 1]} first" if drops else "the mean is right up to dt^2"
         yield own(f"noise, order of {name}", given=(SMOOTH, THEOREM)).says(
             f"{name} is the expansion of {made.calculus}'s equation up to {POWERS[halves]}, with w "
             f"of dt^(1/2) and z of dt^(3/2), and {tells}: of strong order {made.strong_order:g}; its mean is right up to "
             f"{POWERS[2 * made.order]}.",
-            *(Equal(one, value, kept) for one, value in zip(found, (S.Zero, term), strict=True)),
-            Equal(Symbol("E[h' - h]"), exact, {Symbol("E[h' - h]"): mean}),
-            mutation=Mutation("half of G G' (w^2 - dt)/2 left out", Equal(found[-1] + bend / 2, term, kept)),
-            remark="exact minus map; G is constant"
-            if made.of == "additive"
-            else "exact minus map; one unit, one Brownian motion",
+            Expands(missed(name, shown), s, term, shown + 1),
+            Expands(mean - exact, s, S.Zero, 2 * made.order + 1),
+            mutation=changed("half of G G' (w^2 - dt)/2 left out", terms=term + G * G1 * s**2 * (w**2 - 1) / 4),
+            remark="exact minus map; s = sqrt(dt), w and z in units of s and s^3; "
+            + ("G is constant" if made.of == "additive" else "one unit, one Brownian motion")
+            + "; its mean by values with a normal's moments, see noise, mean of a polynomial",
         )
-    (ito, _), (other, heun) = (expected_increment(name) for name in ("EulerMaruyama", "StratonovichHeun"))
-    euler = expected_increment("EulerMaruyama")[1]
+    x, k, p, q = Symbol("x", real=True), Symbol("k", integer=True, positive=True), Symbol("p"), Symbol("q")
+    density, three = exp(-(x**2) / 2), {p: S.One / 6, q: sqrt(3)}
+    yield own("noise, mean of a polynomial", given="k is at least 1").says(
+        "0 with weight 2/3, sqrt(3) and -sqrt(3) with 1/6 each have a normal variable's moments up to the fifth, 1 and 3 for the "
+        "second and fourth, so that the mean of any polynomial of degree five is right.",
+        Equal(Derivative(x**k * density, x), (k * x ** (k - 1) - x ** (k + 1)) * density),
+        Equal(2 * p * q**2, S.One, three),
+        Equal(2 * p * q**4, S(3), three),
+        mutation=Mutation("of degree six", Equal(2 * p * q**6, S(15), three)),
+        remark="by the slope, whose integral is 0, E x^(k + 1) = k E x^(k - 1): 1, 3 and 15; odd moments are 0 by symmetry",
+    )
+    (_, ito), (_, heun) = (expected_increment(name) for name in ("EulerMaruyama", "StratonovichHeun"))
     yield own("noise, two calculi", given=SMOOTH).says(
         "The mean of a short step by Euler and Maruyama is F dt: its limit is Ito's equation. That of Heun's is (F + G G'/2) dt: "
         "its limit is Stratonovich's, which is Ito's with that drift.",
-        Equal(euler, F * dt),
-        Equal(heun.coeff(dt, 1), F + G * G1 / 2),
-        Equal(ito.coeff(dt, 1), F),
-        Equal(other.coeff(dt, 1), F + G * G1 / 2),
-        mutation=changed("Heun's for Euler's", rhs=(F + G * G1 / 2) * dt),
+        Expands(ito - h, s, F * s**2, 3),
+        Expands(heun - h, s, (F + G * G1 / 2) * s**2, 3),
+        mutation=changed("Heun's for Euler's", terms=(F + G * G1 / 2) * s**2),
+        remark="s = sqrt(dt)",
     )
 
 
 def without_noise() -> Iterator[Entry]:
-    F = Function("F")
+    F, G = Function("F", real=True), Symbol("G", real=True)
     pairs = {
         "EulerMaruyama": "euler",
         "Milstein": "euler",
         "StratonovichHeun": "heun",
         "ExponentialEulerMaruyama": "exponential_euler",
     }
-    length = Symbol("dt", positive=True)
 
-    def bare(name: str) -> Expr:
-        return stochastic_maps()[name].driven(lambda a: F(expand(a)), lambda a: S.Zero, lambda a: leak, h, length, w, z).doit()
+    def driven(name: str) -> Expr:
+        return stochastic_maps()[name].driven(F, lambda a: G, lambda a: leak, h, step, w, z).doit()
+
+    def old(name: str) -> Expr:
+        return maps()[name](F, lambda a: leak, h, step).doit()
 
     yield own("noise, none").says(
         "With G = 0 Euler and Maruyama's step and Milstein's are Euler's, Stratonovich's Heun is Heun's, SRA1 is Ralston's, of "
         "second order, and the exponential one is exponential Euler.",
-        *(
-            Equal(
-                Symbol(name), maps()[other](lambda a: F(expand(a)), lambda a: leak, h, length).doit(), {Symbol(name): bare(name)}
-            )
-            for name, other in pairs.items()
-        ),
-        Equal(bare("SRA1"), h + length / 3 * (F(h) + 2 * F(h + Rational(3, 4) * length * F(h)))),
-        mutation=Mutation("Heun read as Euler", Equal(bare("StratonovichHeun"), bare("EulerMaruyama"))),
+        *(Equal(driven(name), old(other), {G: S.Zero}) for name, other in pairs.items()),
+        Equal(driven("SRA1"), h + step / 3 * (F(h) + 2 * F(h + Rational(3, 4) * step * F(h))), {G: S.Zero}),
+        mutation=Mutation("Heun read as Euler", Equal(driven("StratonovichHeun"), old("euler"), {G: S.Zero})),
+        remark="of noise that does not depend on h, G is put in",
     )
 
 
@@ -201,7 +217,7 @@ def exact_in_law() -> Iterator[Entry]:
         "(1 - e^(-2 L t))/(2 L), at any length t: it is exact in law.",
         Solves((Eq(v.diff(t), sigma**2 - 2 * leak * v),), {v: variance}, (S.Zero, {v: S.Zero})),
         Equal(Symbol("variance"), variance, {Symbol("variance"): spread}),
-        Equal(Symbol("R"), exp(-leak * t), {Symbol("R"): kept.subs(dt, t)}),
+        Equal(Derivative(after.subs(dt, t), h), exp(-leak * t)),
         mutation=Mutation("2 L read as L", Equal(spread, sigma**2 * (1 - exp(-leak * t)) / leak)),
     )
 
@@ -210,29 +226,34 @@ def bridges() -> Iterator[Entry]:
     """The tree of discretize.steps.BrownianPath: of a cell of length D the increment w and H = z/D - w/2."""
     D, r, q = (Symbol(name, positive=True) for name in "Drq")
     w, H, Z, N = normal = [Symbol(name, real=True) for name in "wHZN"]
-    variances = diag(D, D / 12, D / 16, D / 12)
+    variances = dict(zip(normal, (D, D / 12, D / 16, D / 12), strict=True))
     left, right = (w / 2 + Rational(3, 2) * H + Z, H / 4 - Z / 2 + N / 2), (w / 2 - Rational(3, 2) * H - Z, H / 4 - Z / 2 - N / 2)
     halves = ImmutableDenseMatrix([*left, *right])
-    rule, wrong = halves.jacobian(normal), halves.subs(Z, 2 * Z).jacobian(normal)
     wanted = diag(D / 2, D / 24, D / 2, D / 24)
+    w1, H1, w2, H2 = names = [Symbol(name, real=True) for name in ("w_1", "H_1", "w_2", "H_2")]
+    parts = dict(zip(names, halves, strict=True))
+
+    def covariances(of: ImmutableDenseMatrix) -> ImmutableDenseMatrix:
+        shared = [[[Derivative(a, n) * Derivative(b, n) * v for n, v in variances.items()] for b in of] for a in of]
+        return ImmutableDenseMatrix([[sum(terms, S.Zero) for terms in row] for row in shared])
+
     yield own("noise, halves of a cell", given="w, H, Z, N are normal and independent, of variances D, D/12, D/16, D/12").says(
         "By the midpoint rule of BrownianPath the halves' (w, H) are independent of each other, of the variances D/2 and D/24 of "
         "cells half as long, and add up to the cell's w and integral D (w/2 + H).",
-        Equal(ImmutableDenseMatrix(rule * variances * rule.T), ImmutableDenseMatrix(wanted)),
-        Equal(left[0] + right[0], w),
-        Equal(D / 2 * (left[0] / 2 + left[1] + left[0] + right[0] / 2 + right[1]), D * (w / 2 + H)),
-        mutation=Mutation(
-            "Z of twice the size", Equal(ImmutableDenseMatrix(wrong * variances * wrong.T), ImmutableDenseMatrix(wanted))
-        ),
+        Equal(covariances(halves), ImmutableDenseMatrix(wanted)),
+        Equal(w1 + w2, w, parts),
+        Equal(D / 2 * (w1 / 2 + H1 + w1 + w2 / 2 + H2), D * (w / 2 + H), parts),
+        mutation=changed("Z of twice the size", lhs=covariances(halves.subs(Z, 2 * Z))),
         remark="so the halves have the law that they have in Brownian motion, given the whole",
     )
-    mean, missing = r * D * w / D + 6 * r * (1 - r) * H, r * D - (r * D) ** 2 / D - (6 * r * (1 - r)) ** 2 * D / 12
+    with_w, with_H = Symbol("E W w", real=True), Symbol("E W H", real=True)
+    shared = {with_w: r * D, with_H: r * (1 - r) * D / 2}
     yield own("noise, inside of the last cells", given="0 < r < 1, E W(s) W(t) = min(s, t)").says(
         "Given w and H, W at a part r of a cell has the mean r w + 6 r (1 - r) H and the variance D (q - 3 q^2) about it, with "
         "q = r (1 - r): at most D/12.",
-        Equal((D * r * D - (r * D) ** 2 / 2) / D - r * D / 2, 6 * r * (1 - r) * D / 12),
-        Equal(mean, r * w + 6 * r * (1 - r) * H),
-        Equal(missing, (D * (q - 3 * q**2)).subs(q, r * (1 - r))),
+        Equal((D * r * D - (r * D) ** 2 / 2) / D - r * D / 2, with_H, shared),
+        Equal(with_w / D * w + with_H / (D / 12) * H, r * w + 6 * r * (1 - r) * H, shared),
+        Equal(r * D - with_w**2 / D - with_H**2 / (D / 12), D * (q - 3 * q**2), {**shared, q: r * (1 - r)}),
         Less(D * (q - 3 * q**2), D / 12, False, None, 3 * D * (q - Rational(1, 6)) ** 2),
         mutation=Mutation(
             "D/12 read as D/16, which it is in the middle", Less(D * (q - 3 * q**2), D / 16, False, {q: (0, S.One / 4)})
@@ -275,7 +296,7 @@ def nonlinearities() -> Iterator[Entry]:
         Equal(rise.diff(u), both.subs(a, u)),
         Tends(rise, u, oo, S.One),
         Tends(rise, u, -oo, S.NegativeOne),
-        Equal((2 / (sqrt(2 * pi) * n)).subs(n, size), bound),
+        Equal(2 / (sqrt(2 * pi) * n), bound, {n: size}),
         Tends(bound, step, 0, S.Zero),
         Every("means by quadrature in balls, at dt 0.5, 0.1, 0.004", lambda: _means("0.66", "0.47", "0.12")),
         mutation=Mutation("0.12 read as 0.42", Every("means", lambda: _means("0.66", "0.47", "0.42"))),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sympy import Derivative, Expr, Function, S, Symbol, log, oo
+from sympy import Derivative, Expr, S, Subs, Symbol, log, oo
 
 from derivations.argument.leaky import free
 from derivations.argument.taylor import euler_step
@@ -22,7 +22,6 @@ from derivations.twins import fields
 own = Source("this project")
 r = symbols.r
 g, u, w, y = (Symbol(name, positive=True) for name in "guwy")
-named = Function("step")
 RATES = ("g > 0", "r > 0", "no input")
 
 
@@ -65,18 +64,18 @@ def two_cycle() -> Iterator[Entry]:
     """What happens at y = 2 and beyond."""
     n, far = Symbol("n", positive=True), size(2 + u)
     cycle = (2 / g) ** (1 / r)
-    slope = step(symbols.positive_h0).diff(symbols.positive_h0).subs(symbols.positive_h0, cycle)
-    rise = Function("step'")(cycle)
+    at = symbols.positive_h0
+    slope = Subs(Derivative(step(at), at), at, cycle)
     yield own("result 6, 2-cycle", given=RATES).says(
         "There is a 2-cycle at |h| = (2/g)^(1/r).",
-        Equal(named(cycle), -cycle, {named(cycle): step(cycle)}),
-        Equal(named(-cycle), cycle, {named(-cycle): step(-cycle)}),
+        Equal(step(at), -at, {at: cycle}),
+        Equal(step(-at), at, {at: cycle}),
         Fails(Equal(step(cycle), cycle)),
         mutation=Mutation("(2/g)^(1/r) read as (1/g)^(1/r)", Equal(step((1 / g) ** (1 / r)), -((1 / g) ** (1 / r)))),
     )
     yield own("result 6, 2-cycle repels", given=RATES).says(
         "The 2-cycle repels: the slope of the step there is -(2 r + 1).",
-        Equal(rise, -(2 * r + 1), {rise: slope}),
+        Equal(slope, -(2 * r + 1)),
         Less(S.One, 2 * r + 1, True),
         mutation=Mutation("2 r + 1 read as 2 r - 1", Equal(slope, -(2 * r - 1))),
         remark="new here",
@@ -131,7 +130,7 @@ def driven() -> Iterator[Entry]:
     ).says(
         "[-1, 1] is invariant under |f| <= 1 iff alpha <= 1/(r + 1): then the step rises in h all the way to 1, which it maps to "
         "1 if f = 1; beyond, it turns at an h < 1, where it is above 1.",
-        Equal(named(1), S.One, {named(1): top.subs(h, 1)}),
+        Equal(top, S.One, {h: S.One}),
         Equal(slope.subs(at), 1 - w / (1 + p)),
         Less(w / (1 + p), S.One, True, {w: (0, 1)}),
         Equal(Derivative(step(-h), h), -Derivative(step(h), h)),

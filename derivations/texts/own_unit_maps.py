@@ -90,7 +90,7 @@ def lstm() -> Iterator[Entry]:
         Equal(by_euler, 1 - (1 - forget) * part),
         Less(S.Zero, by_euler, True, {part: (0, 1), forget: (0, 1)}),
         Less(by_euler, S.One, True, {forget: (0, 1)}),
-        Equal(by_euler.subs(part, 1), forget),
+        Equal(by_euler, forget, {part: S.One}),
         Equal(euler(*cell, S.One), forget * c + given),
         mutation=changed("dt <= 1 read as dt <= 2", region={part: (0, 2), forget: (0, 1)}),
     )
@@ -105,7 +105,7 @@ def lstm() -> Iterator[Entry]:
     yield own("step maps, LSTM's output", given=held).says(
         "Euler at dt = 1 replaces h altogether; exponential Euler keeps e^-1 of it, and so the exponential "
         "map of the LSTM's field is not torch.nn.LSTM.",
-        Equal(euler(*shown, S.One), target),
+        Equal(euler(*shown, part), target, {part: S.One}),
         Equal(kept, exp(-1) * past + (1 - exp(-1)) * target),
         Fails(Equal(kept, target)),
         mutation=changed("exponential Euler for Euler", lhs=kept),
@@ -172,9 +172,9 @@ def equation() -> Iterator[Entry]:
     yield own("unit, flip of a gate", given=INPUT).says(
         "The multiplier 1 - G + G w s, s = sech^2(w h + b), is -1 just where w s = -(2 - G)/G, which is below -1 for every gate "
         "G in (0, 1): so a gate below 1 flips for some weight, and for none with |w| <= 1.",
-        Equal(1 - G + G * at * sech, S.NegativeOne),
+        Equal(1 - G + G * w * sech, S.NegativeOne, {w: at}),
         Less(G, 2 - G, True, {G: (0, 1)}, 2 * (1 - G)),
-        mutation=changed("(2 - G)/G read as (1 - G)/G", lhs=1 - G - G * (1 - G) / G),
+        mutation=changed("(2 - G)/G read as (1 - G)/G", where={w: -(1 - G) / (G * sech)}),
     )
 
 
@@ -191,7 +191,7 @@ def gates() -> Iterator[Entry]:
         said = {"exponential_euler": "1 - e^(-g dt)", "frozen_backward_euler": "g dt/(1 + g dt)"}.get(name, "g dt/(1 + g dt/2)")
         yield own(f"unit, gate of {titled(name)}", given=(INPUT, "g is constant", "dt > 0")).says(
             f"On h' = g (tanh(w h + b) - h) {titled(name)} is the Euler map with the gate G = {said}, and flips where that does.",
-            Equal(step, h + gate * pull),
+            Equal(step, (1 - gate) * h + gate * (pull + h)),
             mutation=changed("another map's gate", rhs=h + other * pull),
         )
 
@@ -216,11 +216,11 @@ def no_flip() -> Iterator[Entry]:
         "exponential_rosenbrock": (exp(-y), "e^z"),
     }
     for name, (multiplier, said) in falling.items():
-        R = stability_function(name, -y, y).doit()
+        R = stability_function(name, z, y).doit()
         yield own(f"unit, no flip of {titled(name)}", given=INPUT).says(
             f"Where the equation's point of rest is stable, z < 0, the multiplier {said} of {titled(name)} is above -1 for every "
             "step: no flip.",
-            Equal(R, multiplier),
+            Equal(multiplier / R, S.One, {z: -y}),
             Less(S.NegativeOne, multiplier, True),
             mutation=changed("-1 read as 1", lower=S.One),
             remark="y is -z",

@@ -53,9 +53,9 @@ AGAIN = (
         "eq. 6",
         quote=r"The derivative $\frac{\mathrm{d}c(t)}{\mathrm{d}t}$ of the time warping appears as a multiplicative factor.",
     ),
-    Again("deriving, gated", "sec. 1, quasi-invariance", quote="a learnable function $g(t)$ must replace the unknown derivative"),
+    Again("deriving, gated", "eq. 7", quote="a learnable function $g(t)$ must replace the unknown derivative"),
     Again("deriving, discrete", "eq. 8", quote=r"$$h_{t+1} = g_t \tanh(W_x x_t + W_h h_t + b) + (1 - g_t) h_t$$"),
-    Again("deriving, sigmoid", "intro, contraction", quote="where $g_t$ is computed by a sigmoid function of the inputs"),
+    Again("deriving, sigmoid", "eq. 9", quote="where $g_t$ is computed by a sigmoid function of the inputs"),
     Again(
         "deriving, forgetting",
         "sec. 1, local forgetting",
@@ -77,16 +77,6 @@ AGAIN = (
     Again("chrono, gates", "sec. 2, range", quote=r"then gate values $g$ should lie in $[1/T_{\text{max}}, 1/T_{\text{min}}]$."),
     Again("chrono, biases", "sec. 2, biases", quote=r"$$b_g \sim -\log(\mathcal{U}([T_{\text{min}}, T_{\text{max}}]) - 1)$$"),
     Again("chrono, LSTM", "eq. 16", quote=r"$$b_f \sim \log(\mathcal{U}([1, T_{\text{max}} - 1]))$$ $$b_i = -b_f$$"),
-    Again(
-        "results, gated RNNs",
-        "sec. 3, perfect robustness",
-        quote="Gated RNNs achieve perfect performance under both uniform and variable warpings for all tested warping factors",
-    ),
-    Again(
-        "results, adding",
-        "sec. 3, adding, 7 times",
-        quote="Chrono converges significantly faster, approximately 7x faster for $T = 750$",
-    ),
     Again(
         "limitations, Taylor",
         "sec. 1, Taylor",
@@ -182,15 +172,14 @@ def numbers() -> Iterator[Entry]:
         quote="Chrono initialization converges to the solution while standard initialization plateaus at the memoryless baseline",
     )
     yield summary("results, vanilla RNNs").says(
-        "Vanilla RNNs fail with moderate warpings: they are right no more often than a guess of one character in eight.",
-        Less(Rational(75, 100), Rational(1, 8)),
+        "Vanilla RNNs fail with moderate warpings, by the paper.",
+        said(("summary", "fail", "section 3 of the paper", "are significantly outperformed")),
         reading=Correction(
             'They are outperformed: "gated architectures significantly outperform RNNs as soon as moderate warping coefficients '
-            'are involved" (section 3 of the paper), and all networks are right in around 75 % at warps of ten times the longest '
-            "of training (its appendix A). Leaky RNNs, too, do not fail there, but fail to be optimal.",
-            Less(Rational(1, 8), Rational(75, 100), True),
+            'are involved" (section 3 of the paper), and all networks "still have decent accuracy" at warps of ten times the '
+            "longest of training (its appendix A).",
+            said(("of RNNs", "are significantly outperformed", "section 3", "are significantly outperformed")),
         ),
-        remark="of an alphabet of 10 one is a dummy, and the character before is another one than that now",
         quote="Vanilla RNNs fail with even moderate warping coefficients",
     )
 
@@ -202,9 +191,9 @@ def reproducibility() -> Iterator[Entry]:
         "The paper describes all hyperparameters, of the synthetic tasks too: the batch size.",
         printed("section 3 of the paper, synthetic tasks", given, "batch size"),
         correction=Correction(
-            "It does not, see sec. 3, learning rate, there: that of the warped tasks is missing, batch size and length of "
-            "training of the copy and adding tasks, and of MNIST the optimizer with all that belongs to it. Those of text8 are "
-            "there.",
+            "It does not. Of the warped tasks the learning rate that is divided by 2 is missing, how the gates begin, and of "
+            "which set the evaluation loss is that divides it; of the copy and adding tasks batch size and length of training; "
+            "of MNIST the optimizer with all that belongs to it. Those of text8 are there.",
             printed("appendix A of the paper, text8", ("Adam", "learning rate of 0.001", "batches of size 128"), "Adam"),
         ),
         remark="three lines before it says: partially reproducible",

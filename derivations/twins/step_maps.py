@@ -11,33 +11,54 @@ h' = lambda h, and of any F in a short step, is asked of the map itself; what it
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cache, partial
-from itertools import pairwise
+from itertools import product
 from typing import Any, TypeAlias
 
-from sympy import Abs, Dummy, Expr, Function, Poly, S, Symbol, exp, expand, factorial, factorial2, simplify, sqrt
+from sympy import (
+    Abs,
+    Derivative,
+    Dummy,
+    Expr,
+    Function,
+    Poly,
+    Rational,
+    S,
+    Symbol,
+    exp,
+    expand,
+    factorial,
+    factorial2,
+    simplify,
+    sqrt,
+)
 from sympy.core.function import ArgumentIndexError
 
 from derivations.prover import symbols
 from derivations.twins.written import Equations
 
 __all__ = [
+    "MEAN",
     "StepMap",
     "StochasticMap",
     "dt",
     "expected",
     "expected_increment",
+    "h",
     "induced_factors",
     "induced_gate",
-    "ito_taylor",
+    "in_s",
     "local_error",
     "maps",
     "missed",
     "phi",
+    "noisy",
     "power_forgetting",
     "read",
+    "s",
+    "slopes",
     "stability_function",
     "stationary_variance",
     "stochastic_maps",
@@ -45,6 +66,11 @@ __all__ = [
     "z",
 ]
 
+dt, h, w, z = symbols.dt, *(Symbol(name, real=True) for name in "hwz")
+s, G_0 = Symbol("s", real=True), Symbol("G", real=True)
+STEEPEST = 4  # derivatives of F that a leading term holds
+# Values with the moments of a normal variable of variance 1 up to the fifth, and their weights.
+MEAN = {S.Zero: Rational(2, 3), sqrt(3): Rational(1, 6), -sqrt(3): Rational(1, 6)}
 Scalar: TypeAlias = Callable[[Expr], Expr]
 # What is left of h after dt of the leak alone, at the rate of another state: (h, at, dt).
 Forgetting: TypeAlias = Callable[[Expr, Expr, Expr], Expr]
@@ -108,22 +134,17 @@ class StepMap:
     def __call__(self, F: Scalar, L: Scalar | None, h: Expr, dt: Expr, forgetting: Forgetting | None = None) -> Expr:
         if self.is_implicit:
             return _solved(lambda u: self.residual(F, h, u, dt))
-        return self._after(F, L or (lambda u: S.Zero), h, dt, {}, forgetting)
+        return self.after(F, L or (lambda u: S.Zero), h, dt, {}, forgetting)
 
     @property
     def is_implicit(self) -> bool:
         return "h'" in self.equation.partition(" = ")[2]
 
-    @property
-    def reads_leak(self) -> bool:
-        """Return whether the equation asks for the leak L, for N = F + L h, or for what is left after forgetting."""
-        return not {"L", "N", "forget"}.isdisjoint(re.findall(r"[A-Za-z]+", self.equation))
-
     def residual(self, F: Scalar, h: Expr, u: Expr, dt: Expr) -> Expr:
         """Return what is 0 if u is the state after an implicit step."""
-        return u - self._after(F, lambda u: S.Zero, h, dt, {"h'": u})
+        return u - self.after(F, lambda u: S.Zero, h, dt, {"h'": u})
 
-    def _after(
+    def after(
         self,
         F: Scalar,
         L: Scalar,
@@ -133,6 +154,7 @@ class StepMap:
         forgetting: Forgetting | None = None,
         G: Scalar = lambda u: S.Zero,
     ) -> Expr:
+        """Return the right side of the equation, at the values that are known: h' of an implicit one."""
         leak = L(h)
         functions: dict[str, Callable[..., Expr]] = {
             "F": F,
@@ -159,7 +181,7 @@ class StochasticMap(StepMap):
 
     def driven(self, F: Scalar, G: Scalar, L: Scalar, h: Expr, dt: Expr, w: Expr, z: Expr) -> Expr:
         """Return the state after a step with the increments w and z."""
-        return self._after(F, L, h, dt, {"w": w, "z": z}, G=G)
+        return self.after(F, L, h, dt, {"w": w, "z": z}, G=G)
 
 
 PHIS = {f"phi{k}": partial(phi, k) for k in (1, 2, 3)}
@@ -217,63 +239,72 @@ def stability_function(name: str, z: Expr = Symbol("z"), leak: Expr = Symbol("l"
     return maps()[name](lambda u: z * u, lambda u: leak, S.One, S.One).doit()
 
 
-@cache
-def local_error(name: str, order: int) -> Expr:
-    r"""Expand the exact solution minus the map up to dt^order, in the letters F, F', F'', ... and L, L', ... at h.
+def local_error(name: str) -> tuple[Expr, Expr]:
+    r"""Return the exact solution minus the map, and its leading term as the class has it, of any F(h) and L(h).
 
-    F(u) is its Taylor series about h, cut where it cannot be seen below dt^(order + 1); so are all expressions on the way.
-
+    Nothing is expanded here. Of an implicit map it is what is left of its equation when the solution is put in for h', which
+    differs from the solution minus the map by one power of dt more.
     """
-    dt, h = symbols.dt, Symbol("h", real=True)
-    slopes = _slopes("F", order)
-    F, step = _taylor(slopes, h, dt), maps()[name]
-    if step.is_implicit:
-        # u = h + what the residual says, begun at h: each time one more power of dt is right.
-        after = h
-        for _ in range(order):
-            after = _cut(after - step.residual(F, h, after, dt), dt, order)
-    else:
-        after = _cut(step(F, _taylor(_slopes("L", order), h, dt), h, dt), dt, order)
-    exact, derivative = h, slopes[0]
+    made, exact = maps()[name], lie_series(maps()[name].order + 1)
+    F, L = (Function(letter, real=True) for letter in "FL")
+    known = {"h'": exact} if made.is_implicit else {}
+    return exact - made.after(F, L, h, dt, known).doit(), read(made.error, h=h, dt=dt, **slopes("F"), **slopes("L"))
+
+
+def lie_series(order: int) -> Expr:
+    """Return h(dt) of h' = F(h), h(0) = h, up to dt^order: h^(k) = (F d/dh)^k h, derivatives not taken."""
+    F, total, derivative = slopes("F")["F"], h, h
     for k in range(1, order + 1):
-        exact += derivative * dt**k / factorial(k)
-        derivative = expand(_derivative(derivative, slopes) * slopes[0])
-    return expand(exact - after)
+        derivative = F * Derivative(derivative, h) if k > 1 else F
+        total += derivative * dt**k / factorial(k)
+    return total
 
 
-HALVES = 4  # of the powers of dt that are looked at, w being of dt^(1/2) and z of dt^(3/2)
-dt, w, z = symbols.dt, Symbol("w", real=True), Symbol("z", real=True)
+def slopes(letter: str) -> dict[str, Expr]:
+    """Return F(h), F'(h), ... by the names that texts have for them, F, F', ..."""
+    whole = Function(letter, real=True)(h)
+    return {letter + "'" * k: Derivative(whole, (h, k)) if k else whole for k in range(STEEPEST + 1)}
 
 
-@cache
 def missed(name: str, halves: int) -> Expr:
-    r"""Expand the solution minus the map up to dt^(halves/2), at most 3, in w, z, dt and the letters F, G, F', G', ... at h.
+    r"""Return the solution, up to dt^(halves/2), at most 3, minus the map, for s = sqrt(dt), w and z in units of s and s^3.
 
-    Where the limit of the map is Stratonovich's, F is the drift in that calculus.
-    """
-    return expand(ito_taylor(name, halves) - _map_taylor(name, halves))
+    Nothing is expanded here. Where the limit of the map is Stratonovich's, F is the drift in that calculus.
 
-
-def ito_taylor(name: str, halves: int) -> Expr:
-    r"""Expand the solution that a map approximates up to dt^(halves/2), at most 3: iterated integrals of one Brownian motion.
-
-    Source:  Kloeden and Platen 1992, sec. 5.5.
+    Source:  Kloeden and Platen 1992, sec. 5.5: iterated integrals of one Brownian motion.
     """
     F, G, across, along = _operators(name)
     terms = [
-        Symbol("h", real=True),
+        h,
         G * w,
         F * dt + across(G) * (w**2 - dt) / 2,
         across(F) * z + along(G) * (w * dt - z) + across(across(G)) * (w**3 - 3 * w * dt) / 6,
     ]
-    return expand(sum(terms[: halves + 1], S.Zero))
+    return in_s(sum(terms[: halves + 1])) - noisy(name, w, z)
 
 
-@cache
 def expected_increment(name: str) -> tuple[Expr, Expr]:
-    r"""Return E[h' - h] to dt^2, of the solution that a map approximates and of the map."""
+    r"""Return the mean of the solution that a map approximates, up to s^4 = dt^2, and that of the map.
+
+    Of the map it is the mean over values with a normal's moments up to the fifth, see `MEAN`: right up to s^4, of any F, G and L.
+    """
     F, _, _, along = _operators(name)
-    return F * dt + along(F) * dt**2 / 2, expected(_map_taylor(name, HALVES) - Symbol("h", real=True))
+    reads_integral = "z" in re.findall(r"\w+", stochastic_maps()[name].equation)
+    others = MEAN if reads_integral else {S.Zero: S.One}
+    after = [p * q * noisy(name, x, x / 2 + y / (2 * sqrt(3))) for (x, p), (y, q) in product(MEAN.items(), others.items())]
+    return in_s(h + F * dt + along(F) * dt**2 / 2), sum(after)
+
+
+def noisy(name: str, w: Expr, z: Expr) -> Expr:
+    """Return the state after a step of dt = s^2 with the increments s w and s^3 z, of any F(h), G(h) and L(h)."""
+    made = stochastic_maps()[name]
+    F, G, L = (Function(letter, real=True) for letter in "FGL")
+    return made.driven(F, (lambda _: G_0) if made.of == "additive" else G, L, h, s**2, s * w, s**3 * z).doit()
+
+
+def in_s(e: Expr) -> Expr:
+    """Write an expression in dt, w and z by s = sqrt(dt), w and z in units of s and s^3."""
+    return e.subs({dt: s**2, w: s * w, z: s**3 * z}, simultaneous=True)
 
 
 def expected(e: Expr) -> Expr:
@@ -295,44 +326,12 @@ def stationary_variance(name: str) -> tuple[Expr, Expr]:
 
 
 def _operators(name: str) -> tuple[Expr, Expr, Scalar, Scalar]:
-    """Return F and G of Ito's equation, G d/dh, and F d/dh + G^2/2 d^2/dh^2, in the letters of `missed`."""
-    step = stochastic_maps()[name]
-    slopes = [_slopes("F", HALVES), _slopes("G", HALVES) if step.of != "additive" else [Symbol("G", real=True)]]
-
-    def derivative(e: Expr) -> Expr:
-        return sum((_derivative(e, each) for each in slopes), S.Zero)
-
-    (F, *_), (G, *_) = slopes
-    if step.calculus == "Stratonovich":
-        F += G * derivative(G) / 2
-    return F, G, lambda e: G * derivative(e), lambda e: F * derivative(e) + G**2 / 2 * derivative(derivative(e))
-
-
-def _map_taylor(name: str, halves: int) -> Expr:
-    """Expand a map up to dt^(halves/2), by a letter whose square is of the size of dt."""
-    size, h, step = Dummy("size", positive=True), Symbol("h", real=True), stochastic_maps()[name]
-    slopes = {letter: _slopes(letter, halves) for letter in "FGL"}
-    if step.of == "additive":
-        slopes["G"] = slopes["G"][:1]
-    F, G, L = (_taylor(each, h, size, halves) for each in slopes.values())
-    after = step.driven(F, G, L, h, size**2 * dt, size * w, size**3 * z)
-    return _cut(after, size, halves).subs(size, 1)
-
-
-def _slopes(letter: str, order: int) -> list[Symbol]:
-    return [Symbol(letter + "'" * k, real=True) for k in range(order + 1)]
-
-
-def _taylor(slopes: Sequence[Symbol], h: Symbol, small: Symbol, order: int | None = None) -> Scalar:
-    """The function with these derivatives at h, of what is h but for a power of a small letter."""
-    order = len(slopes) - 1 if order is None else order
-    coefficients = [slope / factorial(k) for k, slope in enumerate(slopes)] + [S.Zero] * (order + 1 - len(slopes))
-    return lambda u: _composed(coefficients, _cut(u, small, order) - h, small)
-
-
-def _derivative(e: Expr, slopes: Sequence[Symbol]) -> Expr:
-    """The derivative in h of an expression in a function's derivatives at h."""
-    return sum((e.diff(slope) * steeper for slope, steeper in pairwise(slopes)), S.Zero)
+    """Return F and G of Ito's equation, G d/dh, and F d/dh + G^2/2 d^2/dh^2, derivatives not taken."""
+    made = stochastic_maps()[name]
+    F, G = slopes("F")["F"], G_0 if made.of == "additive" else slopes("G")["G"]
+    if made.calculus == "Stratonovich":
+        F += G * Derivative(G, h) / 2
+    return F, G, lambda e: G * Derivative(e, h), lambda e: F * Derivative(e, h) + G**2 / 2 * Derivative(e, (h, 2))
 
 
 def power_forgetting(rate: Scalar, r: Expr) -> Forgetting:
@@ -341,29 +340,6 @@ def power_forgetting(rate: Scalar, r: Expr) -> Forgetting:
     Source:  Ohno and Kumagai 2021, eq. (20), with a rate.
     """
     return lambda h, at, dt: h * (1 + r * rate(at) * dt * Abs(h) ** r) ** (-1 / r)
-
-
-def _composed(coefficients: Sequence[Expr], z: Expr, dt: Symbol) -> Expr:
-    """Evaluate a truncated power series at a z that is O(dt)."""
-    value = S.Zero
-    for coefficient in reversed(coefficients):
-        value = _cut(coefficient + z * value, dt, len(coefficients) - 1)
-    return value
-
-
-def _cut(e: Expr, dt: Symbol, order: int) -> Expr:
-    """Return the Taylor polynomial in dt, dt^order included."""
-    powers = range(order + 1)
-    e = e.replace(phi, lambda k, z: _composed([1 / factorial(j + k) for j in powers], z, dt))
-    e = e.replace(exp, lambda z: _composed([1 / factorial(j) for j in powers], z, dt))
-    terms = S.Zero
-    if e.is_polynomial(dt):
-        e = expand(e)
-        return sum((e.coeff(dt, k) * dt**k for k in range(order + 1)), terms)
-    for k in range(order + 1):
-        terms += e.subs(dt, 0) * dt**k / factorial(k)
-        e = e.diff(dt) if k < order else e
-    return expand(terms)
 
 
 def _slope(F: Scalar, h: Expr) -> Expr:

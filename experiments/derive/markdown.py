@@ -39,7 +39,8 @@ def filled(page: str, claims: Sequence[Claim]) -> str:
 def _table(claims: Sequence[Claim]) -> str:
     lines = ["| where | claim | for | verdict |", "|---|---|---|---|"]
     for claim in claims:
-        cells = (claim.label, claim.words, ", ".join(claim.provided), claim.verdict)
+        remark = "" if claim.correction else _remark(claim)  # what is wrong has its remark below the table
+        cells = (claim.label, claim.words + remark, ", ".join(claim.provided), claim.verdict)
         lines.append("| " + " | ".join(map(_escaped, cells)) + " |")
     return "\n".join(lines)
 
@@ -47,7 +48,13 @@ def _table(claims: Sequence[Claim]) -> str:
 def _wrong(claim: Claim) -> str:
     numbers = ", ".join(f"{k} = {v}" for k, v in claim.counterexample.items())
     right, says = (claim.correction or "").partition(" | ")[0], "Read as" if claim.verdict == REINTERPRETED else "Right is"
-    return f"- **{_escaped(claim.label)}** {_escaped(claim.words)} Not so at {_escaped(numbers)}. *{says}:* {_escaped(right)}"
+    right = _escaped(right + _remark(claim))
+    return f"- **{_escaped(claim.label)}** {_escaped(claim.words)} Not so at {_escaped(numbers)}. *{says}:* {right}"
+
+
+def _remark(claim: Claim) -> str:
+    """The remark as sentences behind others."""
+    return f" ({claim.remark})" if claim.remark else ""
 
 
 def _escaped(text: str) -> str:

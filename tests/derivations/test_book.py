@@ -21,7 +21,7 @@ from derivations.contents import SOURCES, digests
 from derivations.prover.cases import Measured
 from derivations.prover.statements import Fails
 from derivations.prover.verdict import FAILS, UNDECIDED
-from derivations.rules.conclusions import concludes
+from derivations.rules.conclusions import concludes, is_one_as_written
 from derivations.rules.quotients import NotShown
 from derivations.rules.replay import as_data, from_data
 from derivations.texts import tallec_ollivier_summary
@@ -233,6 +233,18 @@ def test_no_two_claims_are_decided_by_one_statement(written):
             found[repr(says)].append(entry.label)
     # Some of one statement's places may be in chapters that are left out.
     assert not [labels for labels in found.values() if len(labels) > 1 and not any(map(frozenset(labels).issubset, SAME))]
+
+
+def test_no_equality_has_one_term_on_both_sides_but_where_one_of_them_is_torch_code(written):
+    # A name for the right side, and that name's value on the left, says as little; `is_one_as_written` puts such names in.
+    empty = []
+    for entry in written:
+        right = entry.right.statements if entry.right else ()
+        says = [statement.says() for statement in (*entry.statements, *right)]
+        equal = [inner for inner in (each and each.get("of", each) for each in says) if inner and inner["kind"] == "equal"]
+        if not entry.label.startswith("code, ") and any(is_one_as_written(from_data(as_data(each))) for each in equal):
+            empty.append((entry.source, entry.label))
+    assert not empty
 
 
 def test_no_name_in_braces_is_left_in_a_text():

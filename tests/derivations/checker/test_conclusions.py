@@ -168,6 +168,8 @@ def test_no_more_is_supposed_of_letters_than_is_said():
         (Equal(R(x), x**2, {R(x): x**2}), True),
         (Equal((x + 1) ** 2, x**2 + 2 * x + 1), False),
         (Equal(Derivative(x**2, x), 2 * x), False),
+        (Equal(k, 2 * x, {k: Derivative(x**2, x)}), False),
+        (Equal(k, Derivative(x**2, x), {k: Derivative(x**2, x)}), True),
         (Equal(x + R(x), k, {R(x): k - x}), False),
         (Less(0 * x, x**2), False),
     ],

@@ -7,20 +7,20 @@ import mpmath
 import numpy
 import pytest
 import torch
-from sympy import Function, Rational, S, Symbol, exp, expand, lambdify, log, tanh
+from sympy import Float, Function, Rational, S, Symbol, exp, expand, lambdify, log, tanh
 
 import ctrnn
 import discretize
 from derivations.prover import symbols
 from derivations.prover.formulas import written
+from derivations.texts.own_noise import DROPS
 from derivations.twins.step_maps import (
     induced_factors,
     induced_gate,
-    local_error,
     maps,
-    missed,
     phi,
     power_forgetting,
+    read,
     stability_function,
     stochastic_maps,
 )
@@ -72,9 +72,9 @@ EVERYDAY = ("taylor2", "exponential_euler", "frozen_trapezoid", "strang_splittin
 @pytest.mark.parametrize("name", [n if n in EVERYDAY else pytest.param(n, marks=pytest.mark.slow) for n in EXPLICIT])
 def test_the_leading_term_is_the_error_of_a_short_step(name):
     u, step = Symbol("u"), Rational(1, 512)
-    slopes = {Symbol(letter + "'" * k, real=True): known(u).diff(u, k).subs(u, START)
+    slopes = {letter + "'" * k: known(u).diff(u, k).subs(u, START)
               for letter, known in (("F", field), ("L", rate)) for k in range(5)}  # fmt: skip
-    term = local_error(name, MAPS[name].order + 1).subs({**slopes, Symbol("h", real=True): START, symbols.dt: step}).evalf(30)
+    term = read(MAPS[name].error, h=START, dt=step, **slopes).evalf(30)
     error = flow(mpmath.mpf(1) / 512) - one_step(name, step)
     assert abs(error / mpmath.mpf(str(term)) - 1) < 0.02
 
@@ -195,18 +195,16 @@ def test_a_noisy_step_leaves_the_variance_that_its_class_says(name, dt):
     assert added / (1 - kept**2) == pytest.approx(said, rel=1e-12)
 
 
-@pytest.mark.parametrize("name", [name for name, step in NOISY.items() if step.of != "additive"])
+@pytest.mark.parametrize("name", DROPS)
 def test_what_a_noisy_step_drops_first_is_its_error_of_geometric_brownian_motion(name):
     a, s, h, calculus = 0.7, 0.4, 0.8, NOISY[name].calculus
-    halves = int(2 * NOISY[name].strong_order) + 1
-    letters = {"F": -a * h, "F'": -a, "G": s * h, "G'": s, "L": a}
+    letters = {"F": -a * h, "F'": -a, "G": s * h, "G'": s, "G''": 0.0}
     ratios = []
     for dt in (1e-4, 1e-6):
         w = 1.3 * dt**0.5
         exact = h * math.exp(-(a + (s**2 / 2 if calculus == "Ito" else 0)) * dt + s * w)
-        point = {symbols.dt: dt, Symbol("w", real=True): w, **{Symbol(k, real=True): v for k, v in letters.items()}}
-        term = missed(name, halves).subs(point)  # of any z: the field and the noise commute
-        term = float(term.subs(dict.fromkeys(term.free_symbols, 0)))
+        numbers = {**letters, "dt": dt, "w": w, "z": 0.0}  # of any z: the field and the noise commute
+        term = float(read(DROPS[name], **{letter: Float(value) for letter, value in numbers.items()}))
         ratios.append((exact - one_noisy_step(name, Linear(a, s, additive=False), h, dt, w, 0.0)) / term)
     assert abs(ratios[1] - 1) < 0.01
     assert abs(ratios[1] - 1) < abs(ratios[0] - 1) / 3  # the next term is of half a power of dt more
