@@ -17,7 +17,7 @@ from sympy import Derivative, Expr, Float, ImmutableDenseMatrix, MatrixBase, Sym
 
 from derivations.prover.verdict import FAILS, HOLDS, HOLDS_ASSUMING, SECONDS, UNDECIDED, Verdict, condition_words, timed
 from derivations.rules.conclusions import guarded, is_one_as_written, somewhere, with_values
-from derivations.rules.equality import constant_gap, prove_equal
+from derivations.rules.equality import constant_gap, evaluated, prove_equal
 from derivations.rules.numbers import TRIALS, on_the_surface, refuted
 from derivations.rules.reading import Reading, Unreadable, as_sympy
 from derivations.rules.terms import Term, add, number
@@ -146,6 +146,13 @@ def check_terms(reading: Reading, pairs: Sequence[tuple[Term, Term]], given: Ite
             certificate = {"rule": "equal", **claim, "rhs": shifted, "proof": gap[1]}
             evidence = f"entry {n}: lhs - rhs = {difference} everywhere"
             return Verdict(FAILS, 0.0, evidence, counterexample={DIFFERENCE: difference}, certificate=(certificate,))
+        if proof is None and not given and (by_value := _refuted_by_value(lhs, rhs, reading)) is not None:
+            numbers, value, steps = by_value
+            shown = {reading.expression(letter): as_sympy(x) for letter, x in numbers.items() if letter in {*on_the_surface(rhs)}}
+            evidence = (
+                f"entry {n}: lhs - rhs = {as_sympy(value).evalf(8)} at the counterexample, by the value of an integral or sum"
+            )
+            return Verdict(FAILS, 0.0, evidence, counterexample=shown or {DIFFERENCE: as_sympy(value)}, certificate=steps)
         if proof is None:
             undecided.append(f"entry {n} is neither seen to be equal nor to differ")
             continue
@@ -154,6 +161,23 @@ def check_terms(reading: Reading, pairs: Sequence[tuple[Term, Term]], given: Ite
     if undecided:
         return Verdict(UNDECIDED, 0.0, "; ".join(undecided))
     return proved_where(reading, conditions, _how(certificates), certificates)
+
+
+def _refuted_by_value(lhs: Term, rhs: Term, reading: Reading) -> tuple[dict[Term, Any], Any, tuple[dict[str, Any], ...]] | None:
+    """Refute by what integrals and sums of a side are proved to be: numbers, the difference there, and the steps."""
+    sides, steps, conditions = [lhs, rhs], list[dict[str, Any]](), dict[Condition, None]()
+    for k, side in enumerate(sides):
+        if (value := evaluated(side, reading.facts, reading.antiderivative)) is None:
+            continue
+        if (proof := prove_equal(side, value, reading.facts, reading.antiderivative)) is None:
+            return None
+        steps.append({"rule": "equal", "lhs": side, "rhs": value, "facts": reading.facts, "proof": proof[0]})
+        conditions.update(dict.fromkeys(proof[1]))
+        sides[k] = value
+    there = {"lhs": guarded(sides[0], conditions), "rhs": sides[1], "facts": reading.facts}
+    if not steps or (found := refuted(**there)) is None:
+        return None
+    return *found, (*steps, {"rule": "differs", **there, "numbers": found[0]})
 
 
 def proved_where(reading: Reading, conditions: Iterable[Condition], evidence: str, steps: Iterable[Any]) -> Verdict:

@@ -131,9 +131,17 @@ def _pairs(pairs: Sequence[Any], steps: Steps, conditions: Iterable[tuple[str, T
         return _where(dict.fromkeys([*conditions, *chain.from_iterable(map(replay, equal))]), more)
     if conditions:
         raise NotShown("it is not shown that the conditions can be true")
-    for step in steps:
-        replay(step)
-    match [(step["rule"], (step.get("lhs"), step.get("rhs"))) for step in steps]:
+    made = tuple(dict.fromkeys(condition for step in steps for condition in replay(step)))
+    shown = [(step["rule"], (step.get("lhs"), step.get("rhs"))) for step in steps]
+    *values, last = shown or [("", ())]
+    if (
+        values and last[0] == "differs" and all(rule == "equal" for rule, _ in values)
+    ):  # what one side is equal to is not the other
+        for pair in filter(None, pairs):
+            left, right = (dict(sides for _, sides in values).get(side, side) for side in pair)
+            if last[1] == (guarded(left, made), right):
+                return FALSE
+    match shown:
         case [("differs", pair)] if pair in pairs:
             return FALSE
         case [("equal", (lhs, rhs))] if rhs and any(pair and pair[0] == lhs and _are_apart(pair[1], rhs) for pair in pairs):

@@ -35,7 +35,7 @@ from derivations.rules.terms import (
     taken,
 )
 
-__all__ = ["Antiderivative", "constant_gap", "equal", "prove_equal"]
+__all__ = ["Antiderivative", "constant_gap", "equal", "evaluated", "prove_equal"]
 
 
 def in_cases(terms: Sequence[Term], split: Sequence[Term], signs: Sequence[int]) -> tuple[list[Term], dict[Term, frozenset[int]]]:
@@ -249,6 +249,36 @@ def _of_line(line: Any) -> list[Term]:
     return []
 
 
+def evaluated(term: Term, facts: Facts, hint: Antiderivative) -> Term | None:
+    """Write integrals and sums as values of antiderivatives and limits; None where there are none, or one has no such value."""
+    found = dict[Term, Term]()
+    for whole in subterms(term):
+        if whole[0] in ("int", "sum") and not any(whole in subterms(other) for other in found):
+            value = _evaluated(whole, facts, hint)
+            if value is None:
+                return None
+            found[whole] = value
+    return substitute(term, found) if found else None
+
+
+def _evaluated(whole: Term, facts: Facts, hint: Antiderivative) -> Term | None:
+    kind, x, _, low, high = whole
+    line = (_of_integral if kind == "int" else _of_sum)(whole, facts, hint, {})
+    if line is None:
+        if (by_parts := _by_parts(whole, facts, hint, {}, {})) is None or by_parts[0][0] != "linear":
+            return None
+        parts = [(c, _evaluated((kind, x, f, low, high), facts, hint)) for c, f in by_parts[0][1]]
+        return None if any(value is None for _, value in parts) else add(*(mul(c, value) for c, value in parts if value))
+    if line[0] == "gamma":
+        return mul(line[4], ("gamma", line[1]))
+    if line[0] == "gauss":
+        root = mul(line[4], ("^", ("pi",), number(1, 2)), ("^", line[1], number(-1, 2)))
+        return root if {low, high} == {*INFINITY} else mul(number(1, 2), root)
+    limits = {end: value for end, (value, _) in line[4]} if line[0] == "antiderivative" else {}
+    start, end = (limits.get(at) or substitute(line[1], {("v", x): at}) for at in _ends(whole))
+    return add(end, neg(start))
+
+
 def _of_integral(integral: Term, facts: Facts, hint: Antiderivative, assumed: Mapping[Term, frozenset[int]]) -> Any:
     x, body, low, high = integral[1:]
     letter = ("v", x)
@@ -314,7 +344,7 @@ def _splits(terms: Iterable[Term], facts: Facts) -> list[Term]:
     letters = dict.fromkeys(part for u in subjects for part in subterms(u) if part[0] in ("v", "call"))
     arithmetic = Arithmetic(facts, list(letters), {})
     for subject in subjects:
-        for u in list(_factors_that_are_letters(subject)) or [subject]:
+        for u in list(_factors_that_are_letters(subject)) or [*_letters_below(subject), subject]:
             if len(Arithmetic(facts, [], {}).by_structure(u)) > 1:
                 found.setdefault(_up_to_a_number(arithmetic, u), u)
     # What holds others comes after them, for their signs tell its own.
@@ -345,13 +375,29 @@ def _subjects(term: Term, facts: Facts) -> Iterator[Term]:
 def _factors_that_are_letters(term: Term) -> Iterator[Term]:
     """Yield the letters of a product of numbers, letters and their powers; nothing for another term."""
     found = []
-    for part in term[1:] if term[0] == "*" else (term,):
+    for part in _factors(term):
         base = part[1] if part[0] == "^" and part[2][0] == "q" else part
         if base[0] in ("v", "call"):
             found.append(base)
         elif base[0] not in ("q", "exp"):
             return
     yield from found
+
+
+def _factors(term: Term) -> Iterator[Term]:
+    """Yield the factors of a product, and of the products in it."""
+    if term[0] != "*":
+        yield term
+    else:
+        for part in term[1:]:
+            yield from _factors(part)
+
+
+def _letters_below(term: Term) -> Iterator[Term]:
+    """Yield the letters whose odd powers divide: their signs tell that of a sum with such quotients."""
+    for part in subterms(term):
+        if part[0] == "^" and part[1][0] in ("v", "call") and part[2][0] == "q" and part[2][1] < 0 and part[2][1] % 2:
+            yield part[1]
 
 
 def constant_gap(lhs: Term, rhs: Term, facts: Facts, hint: Antiderivative) -> tuple[fmpq, dict[str, Any]] | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import combinations, permutations
+from math import prod
 from typing import Any, TypeAlias
 
 from flint import acb, arb, ctx, fmpq, fmpz_poly
@@ -16,12 +17,15 @@ from flint import acb, arb, ctx, fmpq, fmpz_poly
 from derivations.rules.quotients import Facts, NotShown, real_roots
 from derivations.rules.terms import (
     BINDERS,
+    INFINITY,
     ZERO,
     Term,
     add,
+    free_letters,
     neg,
     number,
     parts,
+    substitute,
     subterms,
     taken,
 )
@@ -34,6 +38,9 @@ Ball: TypeAlias = arb | acb
 BITS = 256
 # Bits of a rational number that is still computed exactly.
 LONGEST = 200_000
+MOST_TERMS = 1000  # of a sum that is added up
+TOLERANCE, EVALUATIONS = 80, 2000  # bits, and evaluations, of an integral
+ENTIRE = ("exp", "tanh", "sinh", "cosh", "sin", "cos", "erf")  # or, tanh, without a value at its poles
 HOLDS = {
     "positive": lambda x: x > 0,
     "negative": lambda x: x < 0,
@@ -75,6 +82,8 @@ def exact(term: Term, numbers: Numbers) -> fmpq | None:
             return base ** int(exponent.p)
         case "piece":
             return exact(_branch(term, numbers), numbers)
+        case "sum" | "product":
+            return exact(("+" if term[0] == "sum" else "*", *_counted(term, numbers)), numbers)
         case "exp" | "log":
             inside = exact(term[1], numbers)
             return fmpq(term[0] == "exp") if inside == (0 if term[0] == "exp" else 1) else None
@@ -122,9 +131,58 @@ def _inexact(term: Term, numbers: Numbers) -> Ball:
             return ball(term[2], numbers).expint(order)
         case "croot":  # the k-th of the real roots of a polynomial, from the least
             return real_roots(fmpz_poly(list(term[1])))[term[2]]
+        case "sum" | "product":
+            return _inexact(("+" if term[0] == "sum" else "*", *_counted(term, numbers)), numbers)
+        case "int":
+            return _integral(term, numbers)
         case "lambertw" if term[1] in (ZERO, number(-1)):
             return ball(term[2], numbers).lambertw(int(exact(term[1], numbers) or 0))
     raise NotShown(f"{term} has no number")
+
+
+def _counted(term: Term, numbers: Numbers) -> list[Term]:
+    """List the terms of a sum or the factors of a product between whole numbers."""
+    x, body, *ends = term[1:]
+    low, high = (None if end in INFINITY else exact(end, numbers) for end in ends)
+    if low is None or high is None or low.q != 1 or high.q != 1 or not 0 <= high - low + 1 <= MOST_TERMS:
+        raise NotShown(f"{term} has no number")
+    return [substitute(body, {("v", x): number(k)}) for k in range(int(low.p), int(high.p) + 1)]
+
+
+def _integral(term: Term, numbers: Numbers) -> Ball:
+    """An integral between finite ends of what is analytic around the way between them: Arb's rigorous quadrature."""
+    x, body, low, high = term[1:]
+    if {low, high} & {*INFINITY} or not all(map(_is_analytic, (part for part in subterms(body) if x in free_letters(part)))):
+        raise NotShown(f"{term} has no number")
+    ends = [acb(ball(end, numbers)) for end in (low, high)]
+    _analytic(body, x, (ends[0] + ends[1]) / 2, numbers)  # raises here what would be lost within C
+    tolerance = arb(2) ** -TOLERANCE
+    goals = {"rel_tol": tolerance, "abs_tol": tolerance, "eval_limit": EVALUATIONS}
+    found = acb.integral(lambda z, _: _analytic(body, x, z, numbers), *ends, **goals)
+    return found if any(part == ("i",) for part in subterms(body)) else found.real
+
+
+def _is_analytic(part: Term) -> bool:
+    return part[0] in ("v", "+", "*", "^", "log", "atan", *ENTIRE)
+
+
+def _analytic(term: Term, x: str, z: acb, numbers: Numbers) -> acb:
+    """A term at a ball of complex numbers for a letter; no number where it may not be analytic there."""
+    if x not in free_letters(term):
+        return acb(ball(term, numbers))
+    if term[0] == "v":
+        return z
+    if term[0] in ("+", "*"):
+        values = [_analytic(part, x, z, numbers) for part in term[1:]]
+        return sum(values, start=acb(0)) if term[0] == "+" else prod(values, start=acb(1))
+    inside = _analytic(term[1], x, z, numbers)
+    if term[0] in ENTIRE:
+        return getattr(inside, term[0])()
+    if term[0] == "^" and term[2][0] == "q" and term[2][2] == 1:
+        return inside ** int(term[2][1])
+    if not (abs(inside.imag) < 1 if term[0] == "atan" else inside.real > 0):  # beside the cuts
+        return acb("nan", "nan")
+    return inside ** _analytic(term[2], x, z, numbers) if term[0] == "^" else getattr(inside, term[0])()
 
 
 def _power(base: Ball, exponent_term: Term, numbers: Numbers) -> Ball:
@@ -311,5 +369,6 @@ def refuted(
         try:
             return numbers, differs(lhs, rhs, facts, numbers)
         except NotShown:
-            continue
+            if not quantities:
+                return None
     return None

@@ -228,11 +228,9 @@ class Reading:
             later = {other[0]: name for other, name in zip(limits[k + 1 :], own[k + 1 :], strict=True)}
             ends = [self.end(end.xreplace(later), depth + len(own)) for end in limit[1:]]
             term_of_body = (BINDERS[type(e)], self._name(new), term_of_body, *ends)
-            if isinstance(e, Sum) and len(limits) == 1:
+            if isinstance(e, Sum | Integral):
                 self.integrands[term_of_body] = (inner, new)
-            if isinstance(e, Integral):
-                self.integrands[term_of_body] = (inner, new)
-                body = Integral(inner, (new, *(end.xreplace(later) for end in limit[1:])))
+                body = type(e)(inner, (new, *(end.xreplace(later) for end in limit[1:])))
         return term_of_body
 
     def _own(self, letter: Symbol, depth: int) -> Dummy:
@@ -320,11 +318,11 @@ class Reading:
         try:
             if whole[0] == "sum":
                 last = Dummy("last", integer=True, positive=True)
-                found = summation(body, (letter, 0, last - 1)).xreplace({last: letter})
+                found = summation(body.doit(), (letter, 0, last - 1)).xreplace({last: letter})
             else:
                 found = integrate(body.doit(), letter)
             return None if found.has(Integral, Sum) else self._term(found, 1)
-        except (NotImplementedError, ValueError):  # Unreadable among them
+        except (NotImplementedError, ValueError, RecursionError):  # Unreadable among them
             return None
 
     def numbers(self, found: Mapping[Term, fmpq]) -> dict[Expr, Expr]:

@@ -75,7 +75,11 @@ def by_structure(case: Case, term: Term) -> Signs:
         case "piece":
             if not case.reads_real(term[1]):
                 return ANY
-            branches = [case.signs(term[3 + sign]) for sign in case.signs(term[1])]
+            known = {sign: {term[1]: sign, neg(term[1]): -sign} for sign in case.signs(term[1])}  # u where u > 0, as in |u|
+            branches = [
+                frozenset({known[sign][term[3 + sign]]}) if term[3 + sign] in known[sign] else case.signs(term[3 + sign])
+                for sign in known
+            ]
             return frozenset().union(*branches)
     return ANY
 
@@ -111,12 +115,11 @@ def of_polynomial(case: Case, p: fmpq_mpoly) -> Signs:
 def _of_factor(case: Case, p: fmpq_mpoly) -> Signs:
     for known, signs in _assumed_polynomials(case):
         factor = p.leading_coefficient() / known.leading_coefficient()
-        rest = p - factor * known
-        if rest.is_constant():  # p = factor known + rest
-            multiple = times(_of_number(factor), signs)
-            found = multiple if rest.is_zero() else _plus([multiple, _of_number(rest.leading_coefficient())])
-            if found != ANY:
-                return found
+        rest = p - factor * known  # p = factor known + rest
+        multiple = times(_of_number(factor), signs)
+        found = multiple if rest.is_zero() else _plus([multiple, _of_monomials(case, rest, {})])
+        if found != ANY:
+            return found
     found = _of_monomials(case, p, {})
     if found == ANY:
         found = _of_coefficients(case, p)
@@ -138,10 +141,11 @@ def _assumed_polynomials(case: Case) -> list[tuple[fmpq_mpoly, Signs]]:
                 value = case.value(term)
             except NotShown:
                 continue
-            if value.below.is_constant() and not value.above.is_constant():
-                constant, factors = (value.above / value.below).factor()
+            below = case.of_polynomial(value.below) - {0}
+            if len(below) == 1 and not value.above.is_constant():
+                constant, factors = value.above.factor()
                 if len(factors) == 1 and factors[0][1] == 1:
-                    case.assumed_polynomials.append((factors[0][0], times(_of_number(constant), signs)))
+                    case.assumed_polynomials.append((factors[0][0], times(times(_of_number(constant), below), signs)))
     return case.assumed_polynomials
 
 
