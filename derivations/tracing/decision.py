@@ -3,7 +3,7 @@ r"""Whether expressions are equal wherever they are defined: by the prover in ev
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, count
 
@@ -150,14 +150,30 @@ class _Question:
         """Numbers, as plain as can be found, at which both sides are defined and differ."""
         dice, difference = random.Random(0), a - b
         letters = sorted(difference.free_symbols, key=str)
-        for _ in range(trials):
-            point = {u: _draw(u, dice) for u in letters}
+        for point in (*self._near_corners(a, b, letters), *({u: _draw(u, dice, n) for u in letters} for n in range(trials))):
             value = self._difference(difference, point)
             if value is not None:
                 return self._plainer(difference, point, value)
             if not letters:
                 break
         return None
+
+    def _near_corners(self, a: Expr, b: Expr, letters: Sequence[Expr]) -> Iterator[dict[Expr, Expr]]:
+        """Points at which the sides look at signs, all at once where they can be, and beside these."""
+        looked_at, dice = [e for e in corners([a, b]) if e.free_symbols <= set(letters)], random.Random(0)
+        for beside in (S.Zero, S.One, S.NegativeOne, Rational(1, 1000), Rational(-1, 1000)) if looked_at else ():
+            point: dict[Expr, Expr] = {}
+            for corner in looked_at:
+                rest = corner.xreplace(point)
+                for u in sorted(rest.free_symbols - point.keys(), key=str):
+                    slope = rest.diff(u)
+                    there = {v: point.get(v, _draw(v, dice)) for v in rest.free_symbols if v != u}
+                    if slope.has(u) or not (root := -(rest.xreplace({u: S.Zero}) / slope).xreplace(there)).is_Rational:
+                        continue
+                    if _allowed(u, root + beside):
+                        point |= {**there, u: root + beside}
+                        break
+            yield {u: point.get(u, _draw(u, dice)) for u in letters}
 
     def _plainer(self, difference: Expr, point: dict[Expr, Expr], value: Expr) -> tuple[dict[Expr, Expr], Expr]:
         """Zeros, ones and whole numbers wherever the sides still differ as visibly."""
@@ -234,9 +250,11 @@ def _primitive(difference: Expr) -> Expr:
     return difference.as_content_primitive()[1]
 
 
-def _draw(letter: Expr, dice: random.Random) -> Rational:
+def _draw(letter: Expr, dice: random.Random, trial: int = 0) -> Rational:
+    """Draw a number as plain as can be, and at every fifth trial a large or a small one."""
     while True:
         value = Rational(dice.randint(-24, 24), dice.choice((1, 2, 4, 5)))
+        value *= Rational(10) ** (dice.randint(-6, 6) if trial % 5 == 4 else 0)
         if _allowed(letter, value):
             return value
 

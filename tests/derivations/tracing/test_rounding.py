@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from sympy import Max, Min, Piecewise, Rational, Symbol, exp, log, pi, sin, sqrt, symbols, tanh
+from sympy import Max, Min, Piecewise, Rational, Symbol, exp, log, pi, sign, sin, sqrt, symbols, tanh
 from torch import nn
 from torch.nn import functional
 
@@ -133,3 +133,20 @@ def test_what_is_no_assumption_on_a_letter_of_the_module_is_refused(assumption, 
 
 def test_a_decimal_is_the_fraction_it_shows_and_not_one_beside():
     assert verify(Coded(lambda s, x, h: 0.3 * h), [Rational(3000001, 10**7) * h1]).verdict == FAILS
+
+
+FAR = {
+    "a clamp at 100": (lambda s, x, h: (h + x).clamp(-100, 100), h1 + x1),
+    "a clamp within a function": (lambda s, x, h: torch.exp((h + x).clamp(max=80)), exp(h1 + x1)),
+    "a narrow bump of two letters": (lambda s, x, h: torch.relu(1e-9 - (x - 0.771).abs() - (h - 0.31).abs()) + h, h1),
+    "a bump far away": (lambda s, x, h: torch.relu(x - 1e5) + h, h1),
+    "a steep step": (lambda s, x, h: torch.tanh(10000 * h) + x, sign(h1) + x1),
+}
+
+
+@pytest.mark.parametrize("what", FAR)
+def test_what_differs_far_away_or_in_a_narrow_place_is_refuted_there(what):
+    code, equation = FAR[what]
+    found = verify(Coded(code), [equation])
+    assert found.verdict == FAILS
+    assert found.replay().units
