@@ -95,10 +95,9 @@ class TritonNetworks:
 
 def launch(text: str, name: str, h0: Tensor, shape: Shape, given: Sequence[object], how: Mapping[str, object]) -> None:
     """A kernel of a text for all samples of h0."""
-    how = {"ROWS": shape.rows, "PRECISION": PRECISION[torch.get_float32_matmul_precision()]} | dict(how)
+    how = {"ROWS": shape.rows, "PRECISION": PRECISION[torch.get_float32_matmul_precision()]} | dict(how) | shape.options
     with torch.cuda.device_of(h0):
-        # One stage: loads of what this pass itself stores must not be brought forward.
-        getattr(_loaded(text), name)[(-(-len(h0) // shape.rows),)](*given, **how, num_warps=shape.warps, num_stages=1)
+        getattr(_loaded(text), name)[(-(-len(h0) // shape.rows),)](*given, **how)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from discretize.kernels.triton.lines import PART, Lines, fits_a_tile, padded
 __all__ = ["DOT", "HELPERS", "Product", "write_dots", "write_sums"]
 
 DOT = "tl.dot({}, {}, {}, input_precision=PRECISION, out_dtype=REAL)"
-SUMMED = 1 << 14  # numbers of the sums of matrices that are read in parts
+SUMMED = 1 << 13  # numbers of matrices that are read in one part, half as many where others are in registers
 
 
 class Operands(Protocol):
@@ -112,7 +112,8 @@ def write_sums(made: Operands, products: list[Product]) -> None:
             parted.append(product)
     for depth in {product.depth: None for product in parted}:
         alike = [product for product in parted if product.depth == depth]
-        some = min(padded(depth), max(1, SUMMED // (padded(alike[0].width) * len({product.name for product in alike}))))
+        at_once = (SUMMED // 2 if lines.resident else SUMMED) // (1 << (len(alike) - 1).bit_length())
+        some = min(padded(depth), max(1, at_once // padded(alike[0].width)))
         for name, total in _in_parts(made, alike, some).items():
             whole.setdefault(some, {}).setdefault(name, []).append(total)
     for each in whole.values():

@@ -38,6 +38,14 @@ class Shape:
     rows: int
     warps: int
 
+    @property
+    def options(self) -> dict[str, int]:
+        """For Triton. One stage: loads of what a pass itself stores must not be brought forward."""
+        most = (
+            {"maxnreg": REGISTERS // (32 * self.warps)} if self.warps > MANY_WARPS else {}
+        )  # else fewer, and the rest in memory
+        return {"num_warps": self.warps, "num_stages": 1} | most
+
 
 @cache
 def multiprocessors(device: torch.device) -> int:

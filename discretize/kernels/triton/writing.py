@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import torch
 
@@ -25,7 +24,8 @@ from discretize.kernels.triton.products import HELPERS
 __all__ = ["FEW", "Place", "Projection", "TritonText", "all_given", "expanded", "operands_of", "written"]
 
 
-FEW_RESIDENT = 192 * 1024  # bytes of matrices in a multiprocessor's registers, of 256 KB
+# Bytes of matrices in a multiprocessor's registers, of 256 KB: of all, or of some beside those that are read at each step.
+FEW_ALL, FEW_SOME = 160 * 1024, 128 * 1024
 
 
 @dataclass(frozen=True)
@@ -71,32 +71,39 @@ def written(values: ProgramValues, dtype: torch.dtype) -> TritonText:
     many, few = (_Sequence(values, dtype, sums) for sums in (False, True))
     text = preamble(dtype) + HELPERS + many.text + few.text
     forward, backward = (many.forward.needs, few.forward.needs), (many.backward.needs, few.backward.needs)
-    return TritonText(text, forward, backward, many.total, many.operands, many.sums, many.projections, many.of_x)
+    return TritonText(text, forward, backward, many.total, many.operands, many.sides, many.projections, many.of_x)
 
 
 class _Sequence:
     """The two kernels of a sequence, for many samples a program or for few, whose products are sums."""
 
     def __init__(self, values: ProgramValues, dtype: torch.dtype, sums: bool) -> None:
-        self.values, self.given = values, all_given(values)
+        self.values, self.given, self.sums = values, all_given(values), sums
         self.kept, self.total = dict[Value, int](), values.following.width
         for value in values.kept:
             self.kept[value], self.total = self.total, self.total + value.width
-        self.new = partial(Pass, dt=self.given.get("dt"), sums=sums)
-        self.room = FEW_RESIDENT // dtype.itemsize if sums else RESIDENT
+        self.room = tuple(size // dtype.itemsize for size in (FEW_ALL, FEW_SOME)) if sums else (RESIDENT, RESIDENT)
         self.outside, self.projections = _projections(values, self.given.get("x"))
-        self.forward = self._forward(self._forward().as_draft)
-        self.backward = self._backward(self._backward().as_draft)
+        self.forward = self._forward(self._forward())
+        self.backward = self._backward(self._backward())
         columns = sum(width for each in self.projections for *_, width in each.products)
         widths = {"STATE": values.following.width, "KEPT": self.total, "OPERANDS": self.operands, "PROJECTED": columns}
         passes = (FORWARD, self.forward), (BACKWARD, self.backward)
         self.text = "".join(_kernel(template, made, widths, FEW if sums else "") for template, made in passes)
 
-    def _forward(self, draft: Draft | None = None) -> Pass:
+    def _new(self, draft: Pass | None, places: dict[Value, str], ahead: dict[Value, tuple[str, str]]) -> Pass:
+        """A pass, or the draft of one, which has no draft."""
+        most, some = self.room
+        room = some if draft is not None and draft.out.resident + draft.out.streamed > most else most
+        draft_of = Draft() if draft is None else draft.as_draft
+        dt = self.given.get("dt")
+        return Pass(places, dt, Lines(room=room), sums=self.sums, draft=draft_of, ahead=ahead, outside=self.outside)
+
+    def _forward(self, draft: Pass | None = None) -> Pass:
         given, following, kept = self.given, self.values.following, self.kept
         places = {value: "at_x" for name, value in given.items() if name == "x"}
         ahead = dict.fromkeys(places, ("sample", "x_time"))
-        found = self.new(places, out=Lines(room=self.room), draft=draft or Draft(), ahead=ahead, outside=self.outside)
+        found = self._new(draft, places, ahead)
         if draft is None:
             found.carried[given["h"]] = None
         else:
@@ -110,13 +117,13 @@ class _Sequence:
         found.exchange(following, given["h"], {"at_next": "if KEEP: ", "at_hs": ""})
         return found
 
-    def _backward(self, draft: Draft | None = None) -> Pass:
+    def _backward(self, draft: Pass | None = None) -> Pass:
         given, gradients = self.given, dict(self.values.gradients)
         names = (("x", "at_x"), ("h", "at_kept"))
         places = {given[name]: at for name, at in names if name in given}
         places |= {value: f"at_kept + {place}" for value, place in self.kept.items()}
         ahead = dict.fromkeys(places, ("step", "-batch * KEPT")) | ({given["x"]: ("sample", "-x_time")} if "x" in given else {})
-        found = self.new(places, out=Lines(room=self.room), draft=draft or Draft(), ahead=ahead)
+        found = self._new(draft, places, ahead)
         if draft is None:
             found.carried[given["cotangent"]] = None
         else:
@@ -130,7 +137,7 @@ class _Sequence:
             del gradients["x"]
         sides = [(value, None) for value, _, _ in of_x or ()]
         places_of, self.operands = operands_of(found, known, [*self.values.sums, *sides])
-        self.sums, count = places_of[: len(self.values.sums)], len(self.values.sums)
+        self.sides, count = places_of[: len(self.values.sums)], len(self.values.sums)
         products = zip(places_of[count:], of_x or (), strict=True)
         self.of_x = None if of_x is None else tuple((left, matrix, row) for (left, _), (_, matrix, row) in products)
         for name, place in (("x", "at_of_x"), ("dt", "at_of_dt")):

@@ -33,7 +33,7 @@ class Joined(ctrnn.VectorField):
 
 
 FIELDS = {name: getattr(ctrnn, name) for name in ("plain", "gated", "gru", "lstm")}
-FIELDS |= {"joined": Joined, "own": Own, "many": Many, "axes": Axes}
+FIELDS |= {"joined": Joined, "own": Own, "many": Many, "axes": lambda *sizes: Axes()}
 
 
 def compare(field, step, shape, batch, monkeypatch, *, moves=False, substeps=1, time=3):
@@ -87,7 +87,8 @@ def test_programs_of_any_number_of_samples_give_the_numbers_of_the_steps(name, h
 @pytest.mark.parametrize("rows", [1, pytest.param(4, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", ["gru", *(pytest.param(name, marks=pytest.mark.slow) for name in FIELDS if name != "gru")])
 def test_matrices_without_room_in_registers_are_read_in_parts(name, rows, monkeypatch):
-    monkeypatch.setattr(writing, "FEW_RESIDENT", 0)
+    monkeypatch.setattr(writing, "FEW_ALL", 0)
+    monkeypatch.setattr(writing, "FEW_SOME", 0)
     monkeypatch.setattr(products, "SUMMED", 128)
     compare(FIELDS[name](3, 20), Euler(), Shape(True, rows, 4), 2, monkeypatch)
 

@@ -1,0 +1,141 @@
+"""Compile kernels for sequences for an H100 or H200 (sm_90), without one, and write down what Triton made of them.
+
+    python tools/triton_table.py                                   the table of docs/kernels.md: docs/tables/triton-steps/rows.csv
+    python tools/triton_table.py --fields gru --hidden 128 --rows 1,2,4 --warps 8,16 --out -
+
+Needs torch, triton (pip install triton) and this project; no GPU. For each pass: registers of a thread, bytes spilled to memory
+(stored and loaded), shared memory of a program, and, of a step, instructions, barriers, products on tensor cores, and reads and
+writes of shared and of spilled memory. A loop inside of a step is counted as often as it is run. Instructions are no times.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import re
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import ctrnn
+from discretize import Euler
+from discretize.kernels.record.program import StepModule, program_of
+from discretize.kernels.triton import kernels
+from discretize.kernels.triton.shapes import Shape, many, shape_of
+from experiments.bench.parts.cells import OwnGated
+
+FIELDS = {"plain": ctrnn.plain, "gated": ctrnn.gated, "GRU": ctrnn.gru, "LSTM": ctrnn.lstm, "own": OwnGated}
+TABLE = Path(__file__).parent.parent / "docs" / "tables" / "triton-steps" / "rows.csv"
+COUNTED = {
+    "barriers": r"\bBAR\b",
+    "tensor core products": "HMMA|HGMMA",
+    "shared accesses": "LDS|STS|LDSM",
+    "spilled accesses": "LDL|STL",
+}
+COLUMNS = ["field", "hidden", "pass", "samples", "warps", "registers", "spilled", "shared", "instructions", *COUNTED]
+WHOLE = ("time", "batch", "substeps", "inputs", "x_time", "kept_step", "dt_time", "dt_batch")
+INPUTS, BATCH, MULTIPROCESSORS = 10, 32, 132
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--fields", default=",".join(FIELDS), help="of " + ", ".join(FIELDS))
+    parser.add_argument("--hidden", default="64,128,256", help="units")
+    parser.add_argument("--rows", default="", help="samples of a program; without it those that are chosen at batch 32")
+    parser.add_argument("--warps", default="", help="of a program; without it as chosen")
+    parser.add_argument("--out", default=str(TABLE), help="a CSV file; - is stdout")
+    given = parser.parse_args()
+    warnings.filterwarnings("ignore", message="TRITON_DEFAULT_FP_FUSION")
+    with sys.stdout if given.out == "-" else open(given.out, "w", newline="") as file, redirect_stdout(sys.stderr):
+        table = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        table.writeheader()
+        for field in given.fields.split(","):
+            for hidden in _numbers(given.hidden):
+                for row in rows_of(field, hidden, _numbers(given.rows), _numbers(given.warps)):
+                    table.writerow(row)
+                    file.flush()
+
+
+def rows_of(field: str, hidden: int, rows: list[int], warps: list[int]) -> Iterator[dict[str, Any]]:
+    """Both passes of a field; rows, warps: of programs, none as they are chosen."""
+    torch.set_default_dtype(torch.float32)
+    module = StepModule(FIELDS[field](INPUTS, hidden), Euler())
+    text = program_of(module, {"x": True, "dt": False, "stored": False}, torch.float32, kernels.writer(torch.float32)).written
+    for name, needs in (("forward", text.forward), ("backward", text.backward)):
+        chosen = shape_of(needs[True], hidden, BATCH, 4, MULTIPROCESSORS)
+        for samples in rows or [chosen.rows]:
+            few = samples < many(hidden).rows
+            for count in warps or [chosen.warps if few else many(hidden).warps]:
+                about = {"field": field, "hidden": hidden, "pass": name, "samples": samples, "warps": count}
+                yield about | compiled(text.text, name + ("_few" if few else ""), Shape(few, samples, count))
+
+
+def compiled(text: str, name: str, shape: Shape) -> dict[str, Any]:
+    """What Triton's compiler, ptxas and nvdisasm tell of a kernel."""
+    import triton  # noqa: PLC0415 - nobody else needs it here
+    from triton.backends.compiler import GPUTarget  # noqa: PLC0415
+    from triton.compiler import ASTSource, compile  # noqa: PLC0415
+
+    kernel = getattr(kernels._loaded(text), name)
+    constants = {"ROWS": shape.rows, "PRECISION": "tf32x3", "RESTS": False, "KEEP": True}
+    kinds = dict.fromkeys(WHOLE, "i32") | dict.fromkeys(constants, "constexpr")
+    signature = {argument: kinds.get(argument, "*fp32") for argument in kernel.arg_names}
+    aligned = {(k,): [["tt.divisibility", 16]] for k, kind in enumerate(signature.values()) if kind == "*fp32"}
+    source = ASTSource(kernel, signature, {key: value for key, value in constants.items() if key in signature}, aligned)
+    made = compile(source, target=GPUTarget("cuda", 90, 32), options=shape.options)
+    tools = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
+    with tempfile.TemporaryDirectory() as folder:
+        ptx, cubin = Path(folder, "kernel.ptx"), Path(folder, "kernel.cubin")
+        ptx.write_text(made.asm["ptx"])
+        newer = tools / "ptxas-blackwell"  # where there are two, Triton's text may be too new for the other one
+        words = _run(newer if newer.exists() else tools / "ptxas", "-v", "--gpu-name", "sm_90a", ptx, "-o", cubin)
+        code = _run(tools / "nvdisasm", "-c", cubin)
+    registers, spilled = re.search(r"Used (\d+) registers", words), re.search(r"(\d+) bytes spill stores, (\d+)", words)
+    if registers is None or spilled is None:
+        raise RuntimeError(words)
+    found = {"registers": registers[1], "spilled": f"{spilled[1]}/{spilled[2]}", "shared": made.metadata.shared}
+    inside = text[text.index(f"def {name}(") :].partition("@triton.jit")[0]
+    trips = [-(-int(end) // int(by)) for end, by in re.findall(r"for k in range\(0, (\d+), (\d+)\)", inside)]
+    return found | counted(code, trips)
+
+
+def counted(code: str, trips: list[int]) -> dict[str, int]:
+    """Instructions of the loop over time, one step a sample; trips: of loops inside of a step, where they are still loops."""
+    labels, lines, loops = dict[str, int](), list[str](), list[tuple[int, int]]()
+    for line in code.splitlines():
+        if label := re.match(r"(\.L_x_\d+):", line):
+            labels[label[1]] = len(lines)
+        elif re.match(r"\s+/\*[0-9a-f]+\*/", line):
+            to = re.search(r"BRA[^`]*`\((\.L_x_\d+)\)", line)
+            if to and to[1] in labels and len(lines) - labels[to[1]] > 3:  # not the trap at a kernel's end
+                loops.append((labels[to[1]], len(lines) + 1))
+            lines.append(line)
+    first, last = max(loops, key=lambda loop: loop[1] - loop[0])
+    inner = sorted(loop for loop in loops if not any(loop[0] <= a and b <= loop[1] and (a, b) != loop for a, b in loops))
+    times = [1] * len(lines)
+    if len(inner) == len(trips):
+        for (a, b), trip in zip(inner, trips, strict=True):
+            times[a:b] = [trip] * (b - a)
+    numbers = range(first, last)
+    patterns = {"instructions": "", **COUNTED}
+    return {name: sum(times[k] for k in numbers if re.search(pattern, lines[k])) for name, pattern in patterns.items()}
+
+
+def _run(*command: object) -> str:
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True, check=True)
+    return done.stdout + done.stderr
+
+
+def _numbers(words: str) -> list[int]:
+    return [int(word) for word in words.split(",") if word]
+
+
+if __name__ == "__main__":
+    main()
