@@ -59,8 +59,11 @@ class Judge:
             self.add(equation.label, joined(equation.found), NotRead(f"{place}{error}"))
             if letter := new_letter(equation.found, paper.front.letters, paper.front.functions):
                 paper.doubt([letter.name], equation.place)
-            elif equation.chain and isinstance(solved(*equation.chain.sides[:2])[0], Derivative | AppliedUndef):
-                paper.doubt(names_of(equation.chain.sides[0]), equation.place)
+            elif equation.chain:
+                left = solved(*equation.chain.sides[:2])[0]
+                name = name_of_value(left.expr if isinstance(left, Derivative) else left)
+                given = {*paper.known.definitions, *paper.known.rates, *(start.name for start in paper.known.starts.values())}
+                paper.doubt({name} - given - {""}, equation.place)
 
     def _chain(self, chain: Chain) -> None:
         for n, relation in enumerate(chain.relations):
@@ -84,9 +87,10 @@ class Judge:
         left, known = said.left, self.paper.known
         if isinstance(left, Derivative) and self._is_free(left.expr):
             return self._supposes_slope(said)
-        if isinstance(left, AppliedUndef) and not left.free_symbols & _variables(left, known) and self._is_free(left):
-            return self._supposes_value(said)
-        return False
+        if not isinstance(left, AppliedUndef) or not self._is_free(left) or said.value.has(left.func):
+            return False
+        is_place = left.free_symbols.isdisjoint(_variables(left, known)) and not any(a.atoms(AppliedUndef) for a in left.args)
+        return is_place and self._supposes_value(said)
 
     def _defines(self, said: Definition, letter: Letter) -> bool:
         known = self.paper.known
@@ -223,7 +227,7 @@ class Judge:
             where = paper.doubtful[doubtful[0]]
             raise Unjudged(f"{where}: this is not read, and may say something of {doubtful[0]}, which stands here")
         anew = tuple(other for d in used if d.label not in paper.named or not own for other in paper.anew.get(d.name, ()))
-        found = [Meant(tuple(formulas), s, meaning.within, self._restricted(meaning.values), anew) for s in statements]
+        found = [Meant(tuple(formulas), s, meaning.within, self._restricted(meaning), anew) for s in statements]
         sizes = sizes or next((d.sizes for d in used if d.sizes), "")
         if question:
             (asked,) = (Anew(statement, question) for statement in found)
@@ -233,11 +237,11 @@ class Judge:
         else:
             self.add(label, words, *found, meaning=meaning, sizes=sizes)
 
-    def _restricted(self, values: set[Expr]) -> str:
+    def _restricted(self, meaning: Meaning) -> str:
         """Find the function of which an equation and a start are supposed, or of which values at several places are compared."""
-        known = self.paper.known
+        known = meaning.known
         for name in {*known.rates, *(start.name for start in known.starts.values())}:
-            places = {f.args for f in values if name_of_value(f) == name}
+            places = {f.args for f in meaning.values if name_of_value(f) == name and name not in meaning.left}
             if len(places) > 1 or (places and any(start.name == name for start in known.starts.values())):
                 return name
         return ""

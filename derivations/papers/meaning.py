@@ -84,7 +84,9 @@ class Meaning:
         Raises:  ValueError for a derivative of what is not said to depend on its letter.
         """
         with evaluate(False):
-            return self._in(e, self.left)
+            found: Expr = self._in(e, self.left)
+        self.values |= {self.within[f][0] if f in self.within else f for f in found.atoms(AppliedUndef)}
+        return found
 
     def place(self, time: Symbol) -> Expr:
         """Return a letter that is left as a value of its interval, if it has one."""
@@ -135,8 +137,6 @@ class Meaning:
             return self._in(self._noted(self.supposed, self.known.starts[e]).value, left)
         if name in self.known.definitions:
             return self._defined(e, self._noted(self.defined, self.known.definitions[name]), left)
-        if isinstance(e, AppliedUndef):
-            self.values.add(e)
         return self._inside(e, name)
 
     def _defined(self, e: Expr, definition: Definition, left: frozenset[str]) -> Expr:

@@ -142,7 +142,7 @@ def mentioned(found: Sequence[Token]) -> set[str]:
                 cursor.at = here + 1
                 if (token := found[here]).kind == "words" and re.search(r"[$=<>]", token.text):
                     names |= set(re.findall(r"[A-Za-z]", token.text.partition("{")[2]))
-    return names - {"", "d"}
+    return {name for name in names if name[:1].isalpha() and name != "d"}
 
 
 def name_of(text: str, place: Token) -> str:

@@ -117,8 +117,8 @@ def _warp(paper: Paper, equation: Equation, judge: Any, related: Related) -> Non
             raise ValueError(f"{warped.label} holds functions at places that depend on functions")
         left = Mul(Derivative(place, t), put(flow.value, {t: place}))
         right = warped.value.xreplace(inner)
-    names = tuple(str(f.__name__) for f in moved)
-    words = f"{equation.chain.text} is {flow.label} at {t} = {place}"  # type: ignore[union-attr]
+    names = sorted(str(f.__name__) for f in moved)
+    words = f"{equation.chain.text} is {flow.label} with {place} in place of {t}"  # type: ignore[union-attr]
     _claim(paper, equation, judge, words, (flow, warped), Equal, (left, right), Meaning(_with(paper.known, ()), names))
 
 
@@ -151,7 +151,7 @@ def _step(paper: Paper, equation: Equation, judge: Any, related: Related) -> Non
     with evaluate(False):
         moved = [replace(d, value=d.value.xreplace(states)) for d in definitions]
         left, right = step.value.xreplace(states), Add(value, flow.value)
-    names = tuple(dict.fromkeys((name, *(str(f.func.__name__) for f in states.values()))))
+    names = sorted({name, *(str(f.func.__name__) for f in states.values())})
     known = _with(paper.known, moved, *(u.name for u in (step.left, *states)))
     words = f"{equation.chain.text} is a step of {flow.label}"  # type: ignore[union-attr]
     _claim(paper, equation, judge, words, (step, *definitions, flow), Equal, (left, right), Meaning(known, names))

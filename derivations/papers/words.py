@@ -15,7 +15,7 @@ from derivations.papers.tokens import RELATIONS, Token, Unread
 __all__ = ["COMMANDS", "words"]
 
 FUNCTIONS = ("tanh", "exp", "log", "ln", "sin", "cos", "tan", "sinh", "cosh", "arctan", "erf")
-DOTS = {r"\dot": "'", r"\ddot": "''"}
+DOTS = {r"\dot": "'", r"\ddot": "''", r"\dddot": "'''"}
 # Signs, commands among them, that are words of the grammar as they are.
 SIGNS = {
     "+": "PLUS", "-": "MINUS", "*": "TIMES", r"\cdot": "TIMES", r"\times": "TIMES", r"\odot": "TIMES", r"\circ": "TIMES",
