@@ -128,6 +128,7 @@ def front_matter(text: str, tex: bool) -> tuple[FrontMatter, str]:
         for part in [line] if key in ("equations", *IGNORED) else line.split(";"):
             if part.strip():
                 _read_line(part, Token("", "", n + 1, 1), found)
+    _check_cycles(found)
     for letter in list(found.letters.values()):
         for argument in letter.arguments:
             if argument == NAMELESS:
@@ -170,6 +171,20 @@ def _related(words: str, place: Token) -> Related:
     raise Unread(
         place, f"{words!r} is not of the form `A is B at a t`, `A is a step of B`, `A is by B, C` or `A solves B from a`"
     )
+
+
+def _check_cycles(front: FrontMatter) -> None:
+    """Refuse equations that follow from one another in a ring."""
+    behind = {label: set[str]() for related in front.related for label in related.first}
+    for related in front.related:
+        behind[related.first[0]] |= {*related.others, *related.first[1:]}
+    for related in front.related:
+        found, new = set[str](), behind[related.first[0]]
+        while new:
+            found |= new
+            new = set().union(*(behind.get(label, set()) for label in new)) - found
+        if related.first[0] in found:
+            raise Unread(related.line, f"{related.first[0]} follows from itself; what it follows from stands by itself")
 
 
 def _listed(words: str) -> list[str]:

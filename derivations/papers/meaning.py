@@ -251,6 +251,7 @@ def differentiated(e: Expr, *variables: tuple[Expr, int]) -> Derivative:
 
 def put(e: Expr, values: Mapping[Any, Expr]) -> Expr:
     """Put values in place of letters, all at once; a derivative by one of them is taken first."""
+    values = {a: there for a, there in values.items() if a != there}
     if not values:
         return e
     if not e.has(Derivative, Subs):

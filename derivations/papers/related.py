@@ -201,7 +201,7 @@ def _solves(paper: Paper, equation: Equation, judge: Any, related: Related) -> N
         raise ValueError(f"{path.label} solves equations of {name}, and starts once")
     (time,) = path.left.args
     supposed = known.rates.get(name)
-    of_all = supposed is None or supposed.label in labels
+    of_all = not related.place and (supposed is None or supposed.label in labels)
     own = _with(known, (), name)
     own.starts = {left: start for left, start in known.starts.items() if start.name != name}
     meaning = Meaning(own, (name, time.name))

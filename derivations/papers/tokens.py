@@ -181,7 +181,8 @@ def formulas(found: list[Token], labelled_rows: bool) -> Iterator[Labelled]:
         if formula and first in OPERATORS and has_relation and row[0].text == "&" and not in_column:
             raise Unread(bare[0], "does this row go on with the one before, or has it a left side of its own? write &= before it")
         goes_on = first in RELATIONS or (first in OPERATORS and not has_relation) or _is_open([token for token, _ in formula])
-        goes_on = goes_on or (row[0].text == "&" and not has_relation)
+        if formula and not goes_on and row[0].text == "&" and not has_relation:
+            raise Unread(bare[0], "a row that goes on with the one before begins with a sign or a relation that is read")
         if formula and not goes_on:
             yield formula
             formula = []
