@@ -18,7 +18,8 @@ trees = {
     "index": "install learn/index do/index look-up/index understand/index",
     "learn/index": "learn/first you-have-a-ctrnn learn/irregular learn/gru learn/prove papers learn/exact-or-stepped learn/* "
     "fitting slurm notebooks/* gallery",
-    "do/index": "do/* discretization steps compare sequences live solves dynamics training estimators torch latent-sde torchdiffeq",
+    "do/index": "do/* discretization steps compare sequences live solves dynamics training estimators torch latent-sde "
+    "torchdiffeq",
     "look-up/index": "look-up/* names api/command what-goes-with-what cells tasks notation derivations studies promises "
     "references project/readme project/changelog project/contributing",
     "understand/index": "understand/* time-steps noise delays timescales symbols riemannian neuroscience speed kernels judges",
