@@ -25,6 +25,7 @@ __all__ = [
     "exchanged",
     "is_exporting",
     "keep_device_guard",
+    "lacks_checks",
     "missing",
     "require",
     "takes_tangents",
@@ -106,6 +107,12 @@ def missing(names: Iterable[str]) -> str | None:
     except Missing as error:
         return str(error)
     return None
+
+
+@cache
+def lacks_checks() -> str | None:
+    """As `missing`, of `CHECKS`, which are asked for at every call."""
+    return missing(CHECKS)
 
 
 def require(names: Iterable[str]) -> None:

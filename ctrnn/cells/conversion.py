@@ -177,31 +177,29 @@ def torch_weights(field: VectorField) -> list[Tensor]:
 
 class TorchWeights(NamedTuple):
     """Holds what torch's weight_ih, weight_hh, bias_ih and bias_hh are joined of: tensors of a field's with their signs there,
-    so many rows of each; None for a bias that the field has not."""
+    with zeros for a bias that the field has not. has_bias: whether it has any."""
 
-    parts: list[list[tuple[Tensor | None, int]]]
-    rows: int
+    parts: list[list[tuple[Tensor, int]]]
+    has_bias: bool
 
     @classmethod
     def of(cls, field: VectorField) -> TorchWeights:
         stacked = _stacked(field)
         outer = [[(getattr(affine, name), sign) for affine, sign in stacked] for name in ("weight_x", "weight_h", "bias")]
-        rows = stacked[0][0].weight_x.shape[0]
-        return cls([*outer, [(_bias_inside(field, affine), 1) for affine, _ in stacked]], rows)
-
-    @property
-    def has_bias(self) -> bool:
-        return any(tensor is not None for part in self.parts[2:] for tensor, _ in part)
+        parts = [*outer, [(_bias_inside(field, affine), 1) for affine, _ in stacked]]
+        like = stacked[0][0].weight_x
+        with torch.inference_mode(False):  # they may be kept for other calls
+            zeros = torch.zeros(like.shape[0], dtype=like.dtype, device=like.device)
+        filled = [[(zeros if tensor is None else tensor, sign) for tensor, sign in part] for part in parts]
+        return cls(filled, any(tensor is not None for part in parts[2:] for tensor, _ in part))
 
     def joined(self, bias: bool) -> list[Tensor]:
         """Compute torch's weights, with its two biases if it has any."""
-        return [self._joined(part) for part in (self.parts if bias else self.parts[:2])]
-
-    def _joined(self, part: list[tuple[Tensor | None, int]]) -> Tensor:
-        like, rows = self.parts[0][0][0], self.rows
-        assert like is not None
-        each = [like.new_zeros(rows) if tensor is None else tensor if sign > 0 else -tensor for tensor, sign in part]
-        return each[0] if len(each) == 1 else torch.cat(each)
+        parts = self.parts if bias else self.parts[:2]
+        return [
+            part[0][0] if len(part) == 1 else torch.cat([tensor if sign > 0 else -tensor for tensor, sign in part])
+            for part in parts
+        ]
 
 
 def has_own_sizes(field: VectorField) -> bool:

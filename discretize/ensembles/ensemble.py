@@ -121,7 +121,7 @@ class Ensemble(AnsweredInit, nn.Module):
             return None
         xs = x.transpose(-3, -2) if rnn.batch_first else x
         plan = plan.like(xs)
-        if not (plan.is_of(rnn) and plan.fits(plan.field, xs) and math.isfinite(xs.detach().sum().item())):
+        if plan is None or not (plan.is_of(rnn) and plan.takes(plan.field, xs) and math.isfinite(xs.detach().sum().item())):
             return None
         h0 = xs.new_zeros(len(self), xs.shape[-2], plan.field.state_size)
         if (found := plan.run(xs, h0)) is None:

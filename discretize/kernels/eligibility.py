@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cache
 from typing import Literal
 
 import torch
@@ -68,7 +69,7 @@ def setting_reason(fused: Fused) -> str | None:
 
     Raises:  ValueError for a CTRNN_FUSED other than 0 and 1.
     """
-    setting = os.environ.get(VARIABLE, "1")
+    setting = "1" if (given := _variable(VARIABLE)) is None else given
     if setting not in ("0", "1"):
         raise ValueError(f"The environment variable {VARIABLE} must be 0 (step by step, everywhere) or 1, got {setting!r}.")
     if setting == "0":
@@ -103,7 +104,7 @@ def tracing_reason(networks: bool = False) -> str | None:
         return "it is traced by torch.compile or torch.export"
     if torch.jit.is_tracing():
         return "it is traced by torch.jit"
-    if why := compat.missing(compat.CHECKS):
+    if why := compat.lacks_checks():
         return why
     if compat.transforms_are_active() and not (networks and maps_networks()):
         return TRANSFORMED
@@ -160,7 +161,7 @@ def is_plain(tensor: Tensor) -> bool:
     """Whether a tensor's values can be read and written: no transform's tensor, no subclass, no tangent on it."""
     if type(tensor) not in (Tensor, nn.Parameter) or unpack_dual(tensor).tangent is not None:
         return False
-    if compat.missing(compat.CHECKS):
+    if compat.lacks_checks():
         return False
     # The second kind is that of `torch.autograd.grad(..., is_grads_batched=True)`.
     return not compat.transforms_are_active() and not compat.is_legacy_batched(tensor)
@@ -178,7 +179,7 @@ def networks_mapped() -> Iterator[None]:
 
 def maps_networks() -> bool:
     """Whether a vmap over an ensemble's networks is the only active transform."""
-    return _maps_networks.get() and compat.missing(compat.CHECKS) is None and compat.transform_level() == 1
+    return _maps_networks.get() and compat.lacks_checks() is None and compat.transform_level() == 1
 
 
 def whole(tensor: Tensor) -> tuple[Tensor, int | None]:
@@ -192,7 +193,18 @@ def takes_triton(device: torch.device) -> bool:
 
 
 def _is_interpreted() -> bool:
-    return os.environ.get("TRITON_INTERPRET", "").lower() in ("1", "true", "on", "yes", "y")
+    return (_variable("TRITON_INTERPRET") or "").lower() in ("1", "true", "on", "yes", "y")
+
+
+def _variable(name: str) -> str | None:
+    """That of the environment; Python's own way to one that is not set raises two errors, and is gone at every call."""
+    raw = getattr(os.environ, "_data", None)
+    return os.environ.get(name) if raw is None or _encoded(name) in raw else None
+
+
+@cache
+def _encoded(name: str) -> object:
+    return os.environ.encodekey(name)
 
 
 def warn_once(why: str) -> str:

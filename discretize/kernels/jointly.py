@@ -7,6 +7,7 @@ jointly                      calls like it: torch keeps packed samples packed fr
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -35,29 +36,30 @@ def run_jointly(
     found, sizes, order, back = x if isinstance(x, PackedSequence) else (x, None, None, None)
     if not _are_read(found, sizes):
         return None
-    time, batch = found.shape[:2] if sizes is None else (len(sizes), int(sizes[0]))
+    samples, batch = found.shape[:2] if sizes is None else (len(sizes), int(sizes[0]))
     if (h0 := start_of(modules[0].field, h_0, found, len(modules), batch)) is None:
         return None
     plans = _plans(modules, directions, found, h0.requires_grad)
     if not plans or (run := joined([plan.torchs for plan in plans], directions)) is None:
         return None
     learning = torch.is_grad_enabled() and (found.requires_grad or h0.requires_grad or any(plan.learns for plan in plans))
-    whys = [plan.torchs_reason(time, batch, learning) for plan in plans]
+    whys = [plan.torchs_reason(samples, batch, learning) for plan in plans]
     watched = [(module.watch, plan) for module, plan in zip(modules, plans, strict=True)]
     if None in whys or any(watch.looks(plan.stats["method"], plan.field, 1.0, h0[0]) for watch, plan in watched):
         return None
-    with plans[0].counted(whys[0]):
-        if sizes is None:
-            shown = run(found, h0, dropout)
-        else:
-            shown = run.packed(found, sizes, h0 if order is None else h0[:, order], dropout)
-            shown = shown if back is None else shown._replace(state=shown.state[:, back])
+    began = time.perf_counter()
+    if sizes is None:
+        shown = run(found, h0, dropout)
+    else:
+        shown = run.packed(found, sizes, h0 if order is None else h0[:, order], dropout)
+        shown = shown if back is None else shown._replace(state=shown.state[:, back])
     if any(watch.is_further(end) for (watch, _), end in zip(watched, shown.state.detach(), strict=True)):
         return None
+    plans[0].took(began, whys[0])
     lengths = None if sizes is None else (sizes[:, None] > torch.arange(batch)).sum(0).tolist()
     for module, plan, why in zip(modules, plans, whys, strict=True):
         module.watch.calls += 1
-        module.stats = plan.told(time, batch, lengths) | {"engine": "torch", "engine_why": str(why)}
+        module.stats = plan.told(samples, batch, lengths, why)
     return shown
 
 
@@ -79,7 +81,7 @@ def _plans(modules: Sequence[Any], directions: int, xs: Tensor, moves: bool) -> 
             width = directions * modules[0].field.hidden_size
         key = input_key(xs, width, requires_grad)
         plan: ModulePlan | None = module._plan and module._plan.of(key)
-        if plan is None or plan.input != key or not plan.is_of(module) or any(vars(module)[name] for name in HOOKS):
+        if plan is None or not plan.is_of(module) or any(vars(module)[name] for name in HOOKS):
             return []
         if not plan.holds(plan.field):
             return []

@@ -15,8 +15,8 @@ A call for which a guard fails goes the long way, which decides anew, and refuse
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from operator import is_
 from typing import Any
@@ -32,7 +32,7 @@ from discretize.kernels.cpp.solves import known_flow, plan_of_flow
 from discretize.kernels.eligibility import Fused, is_ordinary, waits_for_kernels
 from discretize.kernels.price import Waiting
 from discretize.kernels.record.program import StepModule
-from discretize.kernels.registry import Known, by_steps
+from discretize.kernels.registry import Known
 from discretize.kernels.sequences import kernel_of_networks, known_kernel, looked_at, states_of
 from discretize.kernels.shown import Shown
 from discretize.kernels.solved import Solved, SolveRequest
@@ -57,13 +57,12 @@ class Plan:
 
     def fits(self, field: VectorField, xs: Tensor) -> bool:
         """Whether a call with these samples, (time, batch, input), is like the one that was planned."""
+        return _layout(xs, self.solves) == self.input and self.takes(field, xs)
+
+    def takes(self, field: VectorField, xs: Tensor) -> bool:
+        """Whether it is, of samples with the same dtype, features and the like."""
         return (
-            type(xs) is Tensor
-            and xs.numel() > 0
-            and not xs.is_neg()
-            and _layout(xs, self.solves) == self.input
-            and is_ordinary(xs.device, self.fused)
-            and self.holds(field)
+            type(xs) is Tensor and xs.numel() > 0 and not xs.is_neg() and is_ordinary(xs.device, self.fused) and self.holds(field)
         )
 
     def holds(self, field: VectorField) -> bool:
@@ -105,12 +104,14 @@ class ModulePlan(Plan):
             self.before, before.before = before if before.input != self.input else before.before, None
         return self
 
-    def like(self, xs: Tensor) -> ModulePlan:
-        """Return the plan of samples like these, or this one."""
+    def like(self, xs: Tensor) -> ModulePlan | None:
+        """Return the plan of samples like these."""
         return self.of(_layout(xs, self.solves))
 
-    def of(self, key: tuple[Any, ...]) -> ModulePlan:
-        return self.before if self.before is not None and self.before.input == key else self
+    def of(self, key: tuple[Any, ...]) -> ModulePlan | None:
+        if self.input == key:
+            return self
+        return self.before if self.before is not None and self.before.input == key else None
 
     def __init__(self, module: nn.Module, found: Known, problem: HeldProblem, fused: Fused, stats: dict[str, Any]) -> None:
         super().__init__(found, problem, fused)
@@ -143,37 +144,45 @@ class ModulePlan(Plan):
         learning = torch.is_grad_enabled() and (self.learns or xs.requires_grad or h0.requires_grad)
         if self.torchs is None or (why := self.torchs_reason(len(xs), xs.shape[1], learning)) is None:
             return None
-        with self.counted(why):
-            found = self.torchs(xs, h0[None])
-        return found, self.told(*xs.shape[-3:-1]) | {"engine": "torch", "engine_why": str(why)}
+        began = time.perf_counter()
+        found = self.torchs(xs, h0[None])
+        self.took(began, why)
+        return found, self.told(len(xs), xs.shape[1], None, why)
 
-    def torchs_reason(self, time: int, batch: int, learning: bool) -> str | None:
+    def torchs_reason(self, samples: int, batch: int, learning: bool) -> str | None:
         """Why torch's own function runs so many samples and no kernel does; None where it does not."""
         if self.torchs is None:
             return None
-        if why := quicker_reason(self.field, self.fused, time, batch, learning):
+        if why := quicker_reason(self.field, self.fused, samples, batch, learning):
             return why
         why, uses = self.found.kernel, self.found.uses
         if not isinstance(why, str) or waits_for_kernels(self.fused) or uses.made != self.made:
             return None
         return uses.waiting() if isinstance(why, Waiting) else why
 
-    def counted(self, why: str | None) -> AbstractContextManager[None]:
-        """Count the seconds of a call that torch runs for such a reason, where they pay for a kernel."""
-        return by_steps(self.found.uses, self.found.attributes.tensors) if isinstance(why, Waiting) else nullcontext()
+    def took(self, began: float, why: str | None) -> None:
+        """Count the seconds of a call that torch has run for such a reason, where they pay for a kernel."""
+        if isinstance(why, Waiting):
+            self.found.uses.took(time.perf_counter() - began, self.learns and torch.is_grad_enabled())
 
-    def told(self, time: int, batch: int, lengths: list[int] | None = None) -> dict[str, Any]:
-        """What `stats` tells of a call; lengths: of its sequences, where they are not all of that time."""
-        calls, each = time * self.calls, [self.substeps * length for length in lengths or [time]]
-        return self.stats | {
-            "nfe": calls,
-            "nfe_samples": calls * batch,
-            "num_steps": max(each),
-            "num_accepted_steps": max(each),
-            "steps_of_samples": each,
-            "accepted_steps_of_samples": [*each],
-            "rejected_steps_of_samples": [0] * len(each),
-        }
+    def told(self, samples: int, batch: int, lengths: list[int] | None = None, why: str | None = None) -> dict[str, Any]:
+        """What `stats` tells of a call; lengths: of its sequences, where they do not all have so many samples; why: torch has run
+        it."""
+        calls, each = samples * self.calls, [self.substeps * length for length in lengths or [samples]]
+        engine = {"engine": "compiled", "engine_why": None} if why is None else {"engine": "torch", "engine_why": str(why)}
+        return (
+            self.stats
+            | engine
+            | {
+                "nfe": calls,
+                "nfe_samples": calls * batch,
+                "num_steps": max(each),
+                "num_accepted_steps": max(each),
+                "steps_of_samples": each,
+                "accepted_steps_of_samples": [*each],
+                "rejected_steps_of_samples": [0] * len(each),
+            }
+        )
 
 
 def plan_of(module: nn.Module, problem: HeldProblem, fused: Fused, stats: dict[str, Any]) -> ModulePlan | None:

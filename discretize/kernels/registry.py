@@ -97,6 +97,10 @@ class Uses:
         self.asked = key
         return self.missed > MOST_IN_VAIN and self.found < LEAST_USE * self.missed and self.times < LEAST_USE
 
+    def took(self, seconds: float, learns: bool) -> None:
+        """Count a call that no kernel ran; learns: whether a backward pass will follow."""
+        self.seconds += seconds * (1 + BACKWARD * learns)
+
     def waiting(self) -> Waiting | None:
         """Why these calls have not paid for a kernel yet."""
         if not price.may_build():
@@ -143,7 +147,7 @@ def by_steps(uses: Uses, weights: Iterable[Tensor]) -> Iterator[None]:
         raise
     finally:
         learns = torch.is_grad_enabled() and any(weight.requires_grad for weight in weights)
-        uses.seconds += ended * (time.perf_counter() - start) * (1 + BACKWARD * learns)
+        uses.took(ended * (time.perf_counter() - start), learns)
 
 
 def is_on_disk(attributes: Attributes, wanted: Mapping[str, bool], dtype: torch.dtype, write: Writer[Any]) -> bool:

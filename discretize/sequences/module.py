@@ -388,7 +388,7 @@ class FieldModule(SequenceModule):
         if self._plan is None or torch.compiler.is_compiling():
             return None
         plan = self._plan.like(xs)
-        if plan is None or not (plan.is_of(self) and plan.fits(plan.field, xs)) or not math.isfinite(xs.detach().sum().item()):
+        if plan is None or not (plan.is_of(self) and plan.takes(plan.field, xs)) or not math.isfinite(xs.detach().sum().item()):
             return None
         if (h0 := plan.start(plan.field, xs, h_0)) is None or (states := self._planned(plan, xs, h0)) is None:
             return None

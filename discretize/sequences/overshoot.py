@@ -64,7 +64,10 @@ class OvershootWatch:
         """As `due`, of a call whose numbers can be read; named: the step map."""
         self.calls += 1
         often = self.calls % OFTEN == 1
-        longest, size = (_largest(numbers) if often or not _is_elsewhere(numbers) else 0.0 for numbers in (lengths, last))
+        longest = (
+            lengths if not isinstance(lengths, Tensor) else _largest(lengths) if often or not _is_elsewhere(lengths) else 0.0
+        )
+        size = _largest(last) if often or not _is_elsewhere(last) else 0.0
         all_of_it = (
             self.calls % EVERY == 1
             or longest > self.longest * (1 + ROUNDING)

@@ -160,7 +160,8 @@ class DiscreteRNN(FieldModule):
     def _planned(self, plan: ModulePlan, xs: Tensor, h0: Tensor) -> Tensor | Shown | None:
         if (ran := plan.shown(xs, h0) or plan.run(xs, h0)) is None:
             return None
-        (found, self.stats), length = ran, self.dt / self.substeps
+        found, self.__dict__["stats"] = ran
+        length = plan.dt / plan.substeps
         last = found.state[0] if isinstance(found, Shown) else found[-1]
         if every := self.watch.counted(self.stats["method"], plan.field, length, last, len(xs)):
             states = found.states() if isinstance(found, Shown) else found

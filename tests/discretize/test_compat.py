@@ -32,6 +32,11 @@ def own_field() -> ctrnn.VectorField:
     return Own()
 
 
+def clear() -> None:
+    compat._found.cache_clear()
+    compat.lacks_checks.cache_clear()
+
+
 @pytest.fixture
 def without(monkeypatch):
     """A torch that lacks a private name."""
@@ -41,11 +46,11 @@ def without(monkeypatch):
         compat.PRIVATE.update(whole)
         path, purpose = compat.PRIVATE[name]
         monkeypatch.setitem(compat.PRIVATE, name, (path + "_moved", purpose))
-        compat._found.cache_clear()
+        clear()
         return f"torch {torch.__version__} has no `{path}_moved`, which {purpose}"
 
     yield moved
-    compat._found.cache_clear()
+    clear()
 
 
 def private(name: str) -> bool:
