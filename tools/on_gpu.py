@@ -20,7 +20,7 @@ from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Literal
 from unittest.mock import patch
 
 import torch
@@ -97,7 +97,8 @@ def noise() -> Iterator[Row]:
 def graphs() -> Iterator[Row]:
     """Calls of one shape, captured; a CPU has no graphs."""
     x = samples(SIZES[0], DEVICE).requires_grad_()
-    for name, fused in (("kernel", "always"), ("step by step", False)):
+    engines: dict[str, Literal["always", False]] = {"kernel": "always", "step by step": False}
+    for name, fused in engines.items():
         plain, captured = (discretize.DiscreteRNN(_field("gated", SIZES[0], x), EULER, fused=fused) for _ in range(2))
         captured(x)
         whole = captured if TOY else torch.cuda.make_graphed_callables(captured, (x,))
@@ -107,7 +108,7 @@ def graphs() -> Iterator[Row]:
 
 def memory() -> Iterator[Row]:
     x = samples(CellSizes(3, 2, 2, 4) if TOY else CellSizes(400, 32, 10, 64), DEVICE).requires_grad_()
-    sizes = CellSizes(*x.shape, 4 if TOY else 64)
+    sizes = CellSizes(x.shape[0], x.shape[1], x.shape[2], 4 if TOY else 64)
     for name in ("gated", "GRU"):
         rnn = discretize.DiscreteRNN(_field(name, sizes, x), EULER, fused="always")
         known = {f"{name}, kernel": rnn} | (

@@ -52,6 +52,8 @@ def main() -> None:
     parser.add_argument("--warps", default="", help="of a program; without it as chosen")
     parser.add_argument("--out", default=str(TABLE), help="a CSV file; - is stdout")
     given = parser.parse_args()
+    if given.out != "-":
+        Path(given.out).parent.mkdir(parents=True, exist_ok=True)
     warnings.filterwarnings("ignore", message="TRITON_DEFAULT_FP_FUSION")
     with sys.stdout if given.out == "-" else open(given.out, "w", newline="") as file, redirect_stdout(sys.stderr):
         table = csv.DictWriter(file, COLUMNS, lineterminator="\n")

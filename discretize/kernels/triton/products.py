@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 from discretize.kernels.record.values import Value
 from discretize.kernels.triton.lines import PART, Lines, fits_a_tile, padded
 
-__all__ = ["DOT", "HELPERS", "Product", "write_dots", "write_sums"]
+__all__ = ["DOT", "HELPERS", "SUMMED", "Product", "write_dots", "write_sums"]
 
 DOT = "tl.dot({}, {}, {}, input_precision=PRECISION, out_dtype=REAL)"
 SUMMED = 1 << 13  # numbers of matrices that are read in one part, half as many where others are in registers

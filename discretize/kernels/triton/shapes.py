@@ -16,14 +16,16 @@ from functools import cache
 import torch
 
 from discretize.kernels.triton.lines import Needs
+from discretize.kernels.triton.products import SUMMED
 
 __all__ = ["Shape", "many", "multiprocessors", "shape_of"]
 
 ROWS = 16  # samples of a tile: the fewest that `tl.dot` takes
 WARPS, MANY_WARPS, WIDE = 4, 8, 64  # of more units, four have too few registers
-FEW_ROWS = (1, 2, 4)
 FEW_WARPS = (4, 8, 16)
-HELD = 48  # numbers of matrices in the registers of a thread, where there are warps enough
+# Numbers of matrices in the registers of a thread, by the samples of a program: with more, ptxas spills (tools/triton_table.py).
+# Programs of one sample take 96, where there are no more warps.
+HELD = {1: 48, 2: 32, 4: 16}
 FEW_WAIT, MANY_WAIT, MANY_TIMES = 600, 5000, 0.7
 REGISTERS, OTHERS = 1 << 16, 48  # of a multiprocessor; of a thread, beside matrices
 PRODUCTS, READ = 256, 32  # bytes of numbers multiplied in a cycle, and of matrices read from the cache that all share
@@ -41,9 +43,8 @@ class Shape:
     @property
     def options(self) -> dict[str, int]:
         """For Triton. One stage: loads of what a pass itself stores must not be brought forward."""
-        most = (
-            {"maxnreg": REGISTERS // (32 * self.warps)} if self.warps > MANY_WARPS else {}
-        )  # else fewer, and the rest in memory
+        # Without being told ptxas may take fewer registers than there are, and spill the rest.
+        most = {"maxnreg": REGISTERS // (32 * self.warps)} if self.warps > MANY_WARPS else {}
         return {"num_warps": self.warps, "num_stages": 1} | most
 
 
@@ -61,16 +62,21 @@ def many(width: int) -> Shape:
 def shape_of(few: Needs, width: int, batch: int, bytes_each: int, processors: int) -> Shape:
     """The quickest by the estimates; few: what a program for few samples needs; bytes_each: of a number."""
     numbers, words = few.resident + few.streamed, bytes_each // 4
-    warps = next((w for w in FEW_WARPS if few.resident * words + few.streamed * words // 4 <= 32 * w * HELD), FEW_WARPS[-1])
-    room = max(1, REGISTERS // (few.resident * words + OTHERS * 32 * warps))
 
-    def few_cycles(rows: int) -> float:
-        programs = -(-batch // rows)
+    def few_shape(rows: int) -> Shape | None:
+        held = (few.resident + min(few.streamed, SUMMED)) * words
+        enough = (warps for warps in FEW_WARPS if held <= 32 * warps * HELD[rows])
+        warps = next(enough, FEW_WARPS[-1] if rows == 1 else None)
+        return None if warps is None else Shape(True, rows, warps)
+
+    def few_cycles(shape: Shape) -> float:
+        programs = -(-batch // shape.rows)
+        room = max(1, REGISTERS // (few.resident * words + OTHERS * 32 * shape.warps))
         beside = min(room, -(-programs // processors))
-        work = rows * numbers * bytes_each / PRODUCTS + few.streamed * bytes_each / READ + FEW_ISSUES * warps
+        work = shape.rows * numbers * bytes_each / PRODUCTS + few.streamed * bytes_each / READ + FEW_ISSUES * shape.warps
         return -(-programs // (processors * beside)) * (FEW_WAIT + beside * work)
 
     rounds = -(-batch // (ROWS * processors))
-    cycles = {Shape(True, rows, warps): few_cycles(rows) for rows in FEW_ROWS}
+    cycles = {shape: few_cycles(shape) for rows in HELD if (shape := few_shape(rows))}
     cycles[many(width)] = rounds * (MANY_WAIT + MANY_TIMES * numbers * words)
     return min(cycles, key=cycles.__getitem__)
