@@ -202,13 +202,10 @@ class Judge:
             given = known.rates[name]
         elif name in known.definitions and known.definitions[name].left == left:
             given = known.definitions[name]
-        if (
-            given is None
-            or given.firm
-            or given.value == right
-            or name in self.behind(right) - names_of(right)
-            or _has(right, left)
-        ):
+        elif chain.defines is not None and not _has(right, left):
+            return f"{left} is behind its right side: if this is what {left} is, say so before, and write the other one out"
+        by_itself = not isinstance(left, Derivative) and name in self.behind(right)
+        if given is None or given.firm or given.value == right or by_itself:
             return ""
         return (
             f"{left} is what {given.label} says, and this is not that: if it is another {name}, say on top which equations "
@@ -226,14 +223,20 @@ class Judge:
         if doubtful := sorted(names & paper.doubtful.keys()):
             where = paper.doubtful[doubtful[0]]
             raise Unjudged(f"{where}: this is not read, and may say something of {doubtful[0]}, which stands here")
-        anew = tuple(other for d in used if d.label not in paper.named or not own for other in paper.anew.get(d.name, ()))
-        found = [Meant(tuple(formulas), s, meaning.within, self._restricted(meaning), anew) for s in statements]
+        known = {*meaning.known.definitions, *meaning.known.rates, *(start.name for start in meaning.known.starts.values())}
+        if apart := sorted(names & paper.apart.keys() - known) if not own else []:
+            where = paper.apart[apart[0]]
+            raise ValueError(f"{apart[0]} is given by {where}, which stands by itself: say `{label} is by {where}` on top")
+        anew = tuple(other for name in sorted(names) for other in paper.anew.get(name, ()))
+        found = [
+            Meant(tuple(formulas), s, meaning.within, self._restricted(meaning), anew, tuple(meaning.times)) for s in statements
+        ]
         sizes = sizes or next((d.sizes for d in used if d.sizes), "")
         if question:
             (asked,) = (Anew(statement, question) for statement in found)
             self.add(label, words, asked, meaning=meaning, sizes=sizes)
-            name = name_of_value(formulas[0].lhs.expr if isinstance(formulas[0].lhs, Derivative) else formulas[0].lhs)  # type: ignore[attr-defined]
-            paper.anew.setdefault(name, []).append(asked)
+            left: Any = formulas[0].args[0]
+            paper.anew.setdefault(name_of_value(left.expr if isinstance(left, Derivative) else left), []).append(asked)
         else:
             self.add(label, words, *found, meaning=meaning, sizes=sizes)
 

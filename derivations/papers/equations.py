@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from sympy import Basic, Derivative, Expr, Mul, Pow, evaluate
+from sympy import Basic, Derivative, Expr, Mul, Pow, Symbol, evaluate
 from sympy.core.function import AppliedUndef
 
 from derivations.claim import Entry
@@ -76,7 +76,8 @@ class Equation:
 class Paper:
     """Holds what was read of a paper: claims, not decided yet; definitions and suppositions; displays that say nothing.
 
-    doubtful: letters of which a line that is not read may say something, with its place; anew: what gives a letter again.
+    doubtful: letters of which a line that is not read may say something, with its place; anew: what gives a letter again;
+    named: labels of equations that stand by themselves; apart: letters that these give, with the label.
     """
 
     name: str
@@ -91,6 +92,7 @@ class Paper:
     doubtful: dict[str, str] = field(default_factory=dict)
     anew: dict[str, list[Anew]] = field(default_factory=dict)
     named: set[str] = field(default_factory=set)
+    apart: dict[str, str] = field(default_factory=dict)
 
     def labelled(self, label: str, line: Token) -> Equation:
         """Return the equation of a label. Raises: Unread if there is none, or several."""
@@ -134,7 +136,12 @@ def read_all(paper: Paper) -> None:
             except WRONG as error:
                 kind = error.kind if isinstance(error, Unread) else "not read"
                 at = "" if isinstance(error, Unread) else f"line {equation.place.line}, column {equation.place.column}: "
-                equation.unread, equation.chain = NotRead(f"{at}{error or 'too deep'}", kind), None
+                equation.unread, equation.chain = NotRead(f"{at}{error}", kind), None
+            if own and equation.chain is not None:
+                left = solved(*equation.chain.sides[:2])[0] if equation.chain.relations else equation.chain.sides[0]
+                value = left.expr if isinstance(left, Derivative) else left
+                if isinstance(value, AppliedUndef | Symbol):
+                    paper.apart[str(getattr(value, "name", value.func))] = equation.label
         if equation.unread is not None:
             paper.doubt(mentioned(equation.found) - CONSTANTS.keys(), equation.place)
             if letter := new_letter(equation.found, {}, {}):

@@ -13,14 +13,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from lark import Lark, Tree, UnexpectedInput
+from lark import Lark, UnexpectedInput
 from lark import Token as Word
 from lark.lexer import Lexer
 from sympy import Expr, evaluate
 
 from derivations.papers.letters import Letter
 from derivations.papers.names import Cursor
-from derivations.papers.reading import CONSTANTS, Reader
+from derivations.papers.reading import CONSTANTS, FUNCTIONS, Reader
 from derivations.papers.tokens import RELATIONS, Token, Unread, tokens
 from derivations.papers.words import words
 
@@ -82,7 +82,7 @@ class _Given(Lexer):
 
     def __init__(self, _: object) -> None: ...
 
-    def lex(self, data: Any) -> Iterator[Word]:
+    def lex(self, data: Any, _: Any = None) -> Iterator[Word]:
         yield from data
 
 
@@ -92,13 +92,13 @@ def _parser() -> Lark:
     return Lark(rules, parser="lalr", lexer=_Given, start="chain", maybe_placeholders=True)
 
 
-def _tree(found: Sequence[Token], letters: Mapping[str, Letter], functions: Mapping[str, Any]) -> Tree[Word]:
+def _tree(found: Sequence[Token], letters: Mapping[str, Letter], functions: Mapping[str, Any]) -> Any:
     """Parse a formula. Raises: Unread at the first word that cannot stand there, with what is known of why."""
     made = words(found, letters, functions)
     try:
-        return _parser().parse(made)  # type: ignore[arg-type]
+        return _parser().parse(made)
     except UnexpectedInput as error:
-        word = getattr(error, "token", None)
+        word: Any = getattr(error, "token", None)
         ends = word is None or word.type == "$END"
         closing = _unclosed(made if ends else made[: next(k for k, other in enumerate(made) if other is word)])
         if ends:
@@ -106,10 +106,8 @@ def _tree(found: Sequence[Token], letters: Mapping[str, Letter], functions: Mapp
             place = Token("end", "", last.line, last.column + len(last.text))
             raise Unread(place, f"{closing} is missing at the end" if closing else "a value is missing at the end") from None
         reason = f"{closing} is missing before it" if closing and word.type == "REL" else ""
-        reason = reason or error.match_examples(lambda text: _parser().parse(_example(text)), REASONS, use_accepts=True)
-        raise Unread(
-            Token("", "", word.line, word.column), f"{word} is not read here" + (f": {reason}" if reason else "")
-        ) from None
+        reason = reason or error.match_examples(lambda text: _parser().parse(_example(text)), REASONS, use_accepts=True) or ""
+        raise Unread(Token("", "", word.line, word.column), f"{word} is not read here{': ' * bool(reason)}{reason}") from None
 
 
 def _unclosed(made: Sequence[Word]) -> str:
@@ -147,7 +145,7 @@ def read_chain(
     with evaluate(False):
         tree = _tree(found, letters, functions)
         sides = tuple(reader.visit(side) for side in tree.children[::2])
-    signs = [Token("", str(word), word.line, word.column) for word in tree.children[1::2]]  # type: ignore[union-attr]
+    signs = [Token("", str(word), word.line, word.column) for word in tree.children[1::2]]
     places = [next(k for k, t in enumerate(found) if (t.line, t.column) == (s.line, s.column)) for s in signs]
     relations = tuple(found[k] for k in places)
     ends = zip([0, *(k + 1 for k in places)], [*places, len(found)], strict=True)
@@ -179,7 +177,12 @@ def alone(found: Sequence[Token], letters: Container[str]) -> tuple[str, tuple[s
 def new_letter(found: Sequence[Token], letters: Mapping[str, Letter], functions: Mapping[str, Any]) -> Letter | None:
     """Return what stands alone on the left as a letter, or a function, that a line may define."""
     name, arguments = alone(found, letters) or ("", ())
-    if not name or name in functions or (name.endswith("'") and name not in letters and name.rstrip("'") in letters):
+    if (
+        not name
+        or name in functions
+        or (name in FUNCTIONS and name not in letters)
+        or (name.endswith("'") and name not in letters and name.rstrip("'") in letters)
+    ):
         return None
     if name in letters:
         return letters[name] if arguments in ((), letters[name].arguments) else None

@@ -11,6 +11,7 @@ from sympy import Add, Basic, Derivative, Dummy, Expr, Function, Integer, Integr
 from sympy.core.function import AppliedUndef
 
 from derivations.papers.letters import Letter
+from derivations.prover.inequalities import Less
 from derivations.prover.statements import Statement
 from derivations.prover.verdict import UNDECIDED, Verdict
 
@@ -77,6 +78,7 @@ class Meaning:
         self.letters: dict[str, Letter] = {name: known.letters[name] for name in left}
         self.parts, self.values = 0, set[Expr]()
         self.within: dict[Expr, tuple[Expr, Expr]] = {}  # p -> (letter, its value in p)
+        self.times, self.placed = list[tuple[str, Statement]](), set[Expr]()
 
     def of(self, e: Expr) -> Expr:
         r"""Put in what is known.
@@ -107,6 +109,10 @@ class Meaning:
             return self._derivative(e, left)
         if isinstance(e, Symbol | AppliedUndef):
             return self._letter(e, left)
+        if isinstance(e, Subs) and isinstance(e.expr, Derivative) and (said := self._said(e.expr.expr, left)):  # h'(0)
+            letter = said.left.variables[0] if isinstance(said.left, Derivative) else said.left.args[0]
+            self._check_place(said, letter, self._in(e.point[0], left))
+            self.placed |= set(e.variables)
         fixed = e.args[3:] if isinstance(e, Limit) else ()  # the side
         found = e.func(*(self._in(part, left) for part in e.args[: len(e.args) - len(fixed)]), *fixed) if e.args else e
         if isinstance(e, Integral | Sum | Limit):
@@ -151,7 +157,29 @@ class Meaning:
             behind = self._behind(name)
             if caught := {a.name for a in moved} & behind:
                 raise ValueError(f"{name}, in what defines {definition.name}, depends on {min(caught)}; write it out")
+        for argument, there in moved.items():
+            self._check_place(definition, argument, there)
         return put(value, moved)
+
+    def _said(self, value: Expr, left: Container[str]) -> Definition | None:
+        """Return what is said of a function of one letter."""
+        said = self.known.definitions.get(_name(value)) or self.known.rates.get(_name(value))
+        return said if said and _name(value) not in left and (said.supposed or len(said.left.args) == 1) else None
+
+    def _check_place(self, said: Definition, letter: Symbol, place: Expr) -> None:
+        """Note what must be so of a place for an equation to speak of it: one of t > 0 says nothing of h(-1)."""
+        declared = self.known.letters.get(letter.name)
+        if declared is None or declared.ends is None or place == letter or place in self.placed:
+            return
+        if place.atoms(Dummy) and not place.atoms(Dummy) <= self.within.keys():
+            raise ValueError(f"{said.label} is of {declared.words}, and stands here at a bound letter")
+        _, low, high, _ = declared.ends
+        place = place.xreplace({u: self._inside(u, u.name) for u in place.atoms(Symbol) if not isinstance(u, Dummy)})
+        words = f"{said.label} is of {declared.words}, and whether {place} is that is not seen"
+        if low.is_finite:
+            self.times.append((words, Less(low, place, strict=False)))
+        if high.is_finite:
+            self.times.append((words, Less(place, high, strict=False)))
 
     def _behind(self, name: str) -> set[str]:
         """Collect the letters that stand in the definition of a letter, and in theirs."""
@@ -182,6 +210,8 @@ class Meaning:
         if name in self.known.rates and name not in left and len(variables) == 1:
             (v, n), (t, least) = variables[0], self.known.rates[name].left.variable_count[0]
             if target.args == (v,) and n >= int(least):
+                if v not in self.placed:
+                    self._check_place(self.known.rates[name], t, v)
                 further = self._noted(self.supposed, self.known.rates[name]).value.xreplace({t: v})
                 return self._in(further if n == int(least) else differentiated(further, (v, n - int(least))), left)
         inner = self._in(target, left | names)
@@ -218,6 +248,7 @@ class Meaning:
             if int(order) > 1 and place != v:
                 raise ValueError(f"{f} obeys an equation of order {order}: its slope at another place is not read")
             self._noted(self.supposed, rate)
+            self._check_place(rate, t, place)
             slope = put(self._in(rate.value, left | {t.name}), {t: place})
             inner = Integer(1) if place == v else self._by_chain(place, v, left)
             slopes = [f, *(Derivative(f, (v, k)) for k in range(1, int(order))), slope]
@@ -278,7 +309,8 @@ class Meant:
 
     Args:    printed: its formulas; meant: what is decided; within: letters of intervals, by others; restricted: the function
              whose values are no longer free where they are numbers of a counterexample, because it starts somewhere; anew: the
-             equations that give a letter again that is put in here, as far as these are proved.
+             equations that give a letter again that is put in here, as far as these are proved; times: what must be so of places
+             for a definition or an equation to speak of them, with words.
     """
 
     printed: tuple[Basic, ...]
@@ -286,6 +318,7 @@ class Meant:
     within: Mapping[Expr, tuple[Expr, Expr]]
     restricted: str = ""
     anew: tuple[Anew, ...] = ()
+    times: tuple[tuple[str, Statement], ...] = ()
 
     @property
     def kind(self) -> str:
@@ -301,6 +334,9 @@ class Meant:
         for other in self.anew:
             if not other.decide():
                 return Verdict(UNDECIDED, 0.0, other.question)
+        for words, statement in self.times:
+            if not statement.decide():
+                return Verdict(UNDECIDED, 0.0, words)
         found = self.meant.decide()
         if found.counterexample is None:
             named = {p for condition in found.defined_on for p in self.within if condition.has(p)}

@@ -100,8 +100,8 @@ class Cursor:
             return token.text
         if token.kind == "command" and token.text[1:] in GREEK:
             return token.text[1:]
-        if index and token.kind == "words" and (word := re.fullmatch(r"\\text\s*\{([A-Za-z]+)\}", token.text)):
-            return word[1]
+        if index and token.kind == "words" and (text := re.fullmatch(r"\\text\s*\{([A-Za-z]+)\}", token.text)):
+            return text[1]
         if index and token.text in (r"\max", r"\min"):
             return token.text[1:]
         self.at -= 1

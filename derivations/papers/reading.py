@@ -5,7 +5,7 @@ from __future__ import annotations
 import cmath
 import math
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 from lark import Token as Word
 from lark import Tree
@@ -45,7 +45,9 @@ from derivations.papers.meaning import differentiated
 from derivations.papers.tokens import Token, Unread
 from derivations.twins.written import ELEMENTWISE
 
-__all__ = ["CONSTANTS", "Order", "Reader"]
+__all__ = ["CONSTANTS", "FUNCTIONS", "Order", "Reader"]
+
+Node: TypeAlias = Any  # a lark.Tree, whose parts are trees and words
 
 FUNCTIONS: dict[str, Callable[[Expr], Expr]] = {
     **{name: ELEMENTWISE[name] for name in ("tanh", "exp", "log", "sin", "cos")},
@@ -65,17 +67,17 @@ class Reader(Interpreter[Word, Any]):
         self.bound: dict[str, Symbol] = {}
         self.objection = self.sizes = ""
 
-    def fail(self, place: Word | Tree[Word], reason: str) -> NoReturn:
+    def fail(self, place: Word | Node, reason: str) -> NoReturn:
         word = place if isinstance(place, Word) else next(_words_of(place))
         raise Unread(Token("", "", word.line or 1, word.column or 1), reason)
 
-    def infinity(self, _: Tree[Word]) -> Expr:
+    def infinity(self, _: Node) -> Expr:
         return oo
 
-    def minus_infinity(self, _: Tree[Word]) -> Expr:
+    def minus_infinity(self, _: Node) -> Expr:
         return -oo
 
-    def sum(self, tree: Tree[Word]) -> Expr:
+    def sum(self, tree: Node) -> Expr:
         terms, sign = list[Expr](), ""
         for part in tree.children:
             if isinstance(part, Word):
@@ -85,10 +87,10 @@ class Reader(Interpreter[Word, Any]):
                 terms.append(_negative(value) if sign == "MINUS" else value)
         return Add(*terms) if len(terms) > 1 else terms[0]
 
-    def term(self, tree: Tree[Word]) -> Expr:
+    def term(self, tree: Node) -> Expr:
         return self._product([part for part in tree.children if part is not None])
 
-    def over(self, tree: Tree[Word]) -> Expr:
+    def over(self, tree: Node) -> Expr:
         *above, sign, below = tree.children
         return self._over(self._product(above), self.visit(below), sign)
 
@@ -109,7 +111,7 @@ class Reader(Interpreter[Word, Any]):
             self.fail(parts[0], "a factor 0 would hide where the others are undefined; leave the product out")
         return _times(*factors)
 
-    def _check_no_argument(self, before: Tree[Word], bracket: Tree[Word]) -> None:
+    def _check_no_argument(self, before: Node, bracket: Node) -> None:
         """Refuse a bracket that may be an argument: h^2(t), and a(t) where a is a letter and t one that functions are of."""
         opening, *inside, _ = _words_of(bracket)
         if len(inside) == 1 and inside[0].isdigit() and opening == "(":
@@ -122,21 +124,21 @@ class Reader(Interpreter[Word, Any]):
             name = before.children[0]
             self.fail(before, f"is this {name} at {inside[0]}, or a product? declare a function, or write \\cdot")
 
-    def number(self, tree: Tree[Word]) -> Expr:
+    def number(self, tree: Node) -> Expr:
         (word,) = tree.children
-        if len(word) > LONGEST_NUMBER:  # type: ignore[arg-type]
+        if len(word) > LONGEST_NUMBER:
             self.fail(tree, f"a number of more than {LONGEST_NUMBER} digits is not read")
         return Rational(str(word))
 
-    def raised(self, tree: Tree[Word]) -> Expr:
+    def raised(self, tree: Node) -> Expr:
         base, sign, above = tree.children
         value, exponent = self.visit(base), self.visit(above)
-        inside = above.children[1] if len(above.children) == 3 else None  # type: ignore[union-attr]
+        inside = above.children[1] if len(above.children) == 3 else None
         if value != E and inside is not None and _is_bracket(inside):
             self.fail(sign, "an index in brackets is no power; write an index below, and a power without brackets")
         return self._power(value, exponent, sign)
 
-    def exponent(self, tree: Tree[Word]) -> Expr:
+    def exponent(self, tree: Node) -> Expr:
         if len(tree.children) == 3:
             return self.visit(tree.children[1])
         return self._alone(tree.children[0])
@@ -150,27 +152,27 @@ class Reader(Interpreter[Word, Any]):
             return Rational(str(word))
         return self.letter(Tree("letter", [word])) if word.type == "LETTER" else self.value(Tree("value", [word, None]))
 
-    def bracket(self, tree: Tree[Word]) -> Expr:
+    def bracket(self, tree: Node) -> Expr:
         return self.visit(tree.children[1])
 
-    def between(self, tree: Tree[Word]) -> Expr:
+    def between(self, tree: Node) -> Expr:
         return Abs(self.visit(tree.children[1]))
 
-    def framed(self, tree: Tree[Word]) -> Expr:
+    def framed(self, tree: Node) -> Expr:
         return self.visit(tree.children[2])
 
-    def one(self, _: Tree[Word]) -> Expr:
+    def one(self, _: Node) -> Expr:
         self.sizes = "one unit"
         return Integer(1)
 
-    def transposed(self, tree: Tree[Word]) -> Expr:
+    def transposed(self, tree: Node) -> Expr:
         self.sizes = "one unit"
         return self.visit(tree.children[0])
 
-    def order_of(self, tree: Tree[Word]) -> Expr:
+    def order_of(self, tree: Node) -> Expr:
         return Order(self.visit(tree.children[2]))
 
-    def call(self, tree: Tree[Word]) -> Expr:
+    def call(self, tree: Node) -> Expr:
         """Read a function of what follows."""
         word, caret, above, *rest = tree.children
         name = str(word)
@@ -187,14 +189,14 @@ class Reader(Interpreter[Word, Any]):
         value = function(value)
         return value if power is None else Pow(value, power)
 
-    def root(self, tree: Tree[Word]) -> Expr:
+    def root(self, tree: Node) -> Expr:
         return sqrt(self.visit(tree.children[1]))
 
-    def fraction(self, tree: Tree[Word]) -> Expr:
+    def fraction(self, tree: Node) -> Expr:
         sign, above, below = tree.children
         return self._over(self.visit(above), self.visit(below), sign)
 
-    def letter(self, tree: Tree[Word]) -> Expr:
+    def letter(self, tree: Node) -> Expr:
         (word,) = tree.children
         name = str(word)
         if inside := [k for k in self.bound if k in name.partition("_")[2]]:
@@ -209,18 +211,18 @@ class Reader(Interpreter[Word, Any]):
             self.fail(word, f"{name} is not declared: say in the front matter what it is, as in `{name}: real`")
         return CONSTANTS[name]
 
-    def value(self, tree: Tree[Word]) -> Expr:
+    def value(self, tree: Node) -> Expr:
         word, *rest = tree.children
         if str(word) in self.bound:
             return self.bound[str(word)]
         return self._value(self.letters[str(word)], word, [part for part in rest if isinstance(part, Tree)])
 
-    def primed(self, tree: Tree[Word]) -> Expr:
+    def primed(self, tree: Node) -> Expr:
         word, *rest = tree.children
         bare = str(word).rstrip("'")
-        return self._value(self.letters[bare], word, [p for p in rest if isinstance(p, Tree)], len(word) - len(bare))  # type: ignore[arg-type]
+        return self._value(self.letters[bare], word, [p for p in rest if isinstance(p, Tree)], len(word) - len(bare))
 
-    def _value(self, letter: Letter, word: Any, written: Sequence[Tree[Word]], order: int = 0) -> Expr:
+    def _value(self, letter: Letter, word: Any, written: Sequence[Node], order: int = 0) -> Expr:
         """Read the value of a function, at its own argument if none is written, or that of its derivative."""
         if not written and letter.in_full and not all(name in self.letters for name in letter.arguments):
             self.fail(word, f"{letter.name} is always written with its argument")
@@ -247,7 +249,7 @@ class Reader(Interpreter[Word, Any]):
         letter = self.letters[name]
         return letter.symbol(*map(self._implied, letter.arguments)) if letter.arguments else letter.symbol
 
-    def _is_argument(self, e: Expr, written: Tree[Word], name: str) -> bool:
+    def _is_argument(self, e: Expr, written: Node, name: str) -> bool:
         """Return whether a bracket behind a function can only be its argument: a number, or what the function is one of."""
         if self.letters[name].arguments or e.is_Number or isinstance(e, Symbol):
             return True
@@ -260,7 +262,7 @@ class Reader(Interpreter[Word, Any]):
         letters = {str(word) for word in found if word.type == "LETTER"}
         return any(u in self.bound or u == name or u.startswith(f"{name}_") for u in letters)
 
-    def quotient(self, tree: Tree[Word]) -> Expr:
+    def quotient(self, tree: Node) -> Expr:
         """Read dh/dt, and dh/dt (t)."""
         sign, order, (target, by, *rest) = *self._differential(tree), [p for p in tree.children if _is_part(p)]
         value, variables = self.visit(target), self.visit(by)
@@ -269,18 +271,18 @@ class Reader(Interpreter[Word, Any]):
             self.fail(written[0], "is this the derivative at a place, or a product? write h'(0), or \\cdot")
         return self._derivative(value, variables, order, sign)
 
-    def slope_of(self, tree: Tree[Word]) -> Expr:
+    def slope_of(self, tree: Node) -> Expr:
         """Read d/dt of what follows."""
         sign, order, (by, target) = *self._differential(tree), [p for p in tree.children if _is_part(p)]
         variables = self.visit(by)
         return self._derivative(self.visit(target), variables, order, sign)
 
-    def _differential(self, tree: Tree[Word]) -> tuple[Any, int]:
+    def _differential(self, tree: Node) -> tuple[Any, int]:
         sign = next(part for part in tree.children if isinstance(part, Word) and part.type in ("DIFF", "PARTIAL"))
         order = next((part for part in tree.children if isinstance(part, Tree) and part.data == "order"), None)
         return sign, 1 if order is None else self.visit(order)
 
-    def by(self, tree: Tree[Word]) -> list[tuple[Expr, int]]:
+    def by(self, tree: Node) -> list[tuple[Expr, int]]:
         found = list[tuple[Expr, int]]()
         for part in tree.children:
             if isinstance(part, Tree) and part.data == "variable":
@@ -292,7 +294,7 @@ class Reader(Interpreter[Word, Any]):
 
     partly = by
 
-    def order(self, tree: Tree[Word]) -> int:
+    def order(self, tree: Node) -> int:
         order = self.visit(tree.children[1])
         return int(order) if order.is_Integer and 0 < order < 10 else self.fail(tree, "an order is a whole number")
 
@@ -322,7 +324,7 @@ class Reader(Interpreter[Word, Any]):
         if reason and not self.objection:
             self.objection = f"line {sign.line}, column {sign.column}: {reason}"
 
-    def integral(self, tree: Tree[Word]) -> Expr:
+    def integral(self, tree: Node) -> Expr:
         reaches = [part for part in tree.children if isinstance(part, Tree)]
         low, high = (self.visit(part) for part in reaches[:2])
         word = tree.children[-1]
@@ -337,22 +339,22 @@ class Reader(Interpreter[Word, Any]):
             self.fail(word, f"{word} is bound twice")
         return Dummy(str(word), **assumptions)
 
-    def reach(self, tree: Tree[Word]) -> Expr:
+    def reach(self, tree: Node) -> Expr:
         found = [part for part in tree.children if part is not None]
         kinds = [part.type if isinstance(part, Word) else "" for part in found]
         if "INFTY" in kinds:
             return -oo if "MINUS" in kinds else oo
         return self.visit(found[1]) if len(found) == 3 else self._alone(found[0])
 
-    def series(self, tree: Tree[Word]) -> Expr:
+    def series(self, tree: Node) -> Expr:
         word, sign = tree.children[3], tree.children[4]
         if sign != "=":
-            self.fail(sign, "a sum begins with a letter that is a number, \\sum_{k=1}^{n}")  # type: ignore[arg-type]
+            self.fail(sign, "a sum begins with a letter that is a number, \\sum_{k=1}^{n}")
         low, high, body = (part for part in tree.children if isinstance(part, Tree))
         letter = self._bind(word, integer=True)
         return Sum(self._within(body, word, letter), (letter, self.visit(low), self.visit(high)))
 
-    def limit(self, tree: Tree[Word]) -> Expr:
+    def limit(self, tree: Node) -> Expr:
         word = tree.children[3]
         declared = self.letters.get(str(word))
         point, body = (part for part in tree.children if isinstance(part, Tree))
@@ -361,15 +363,15 @@ class Reader(Interpreter[Word, Any]):
         default = "+" if at in (oo, -oo) or (at == 0 and letter.is_nonnegative) else "+-"
         return Limit(self._within(body, word, letter), letter, at, side or default)
 
-    def point(self, tree: Tree[Word]) -> tuple[Expr, str]:
+    def point(self, tree: Node) -> tuple[Expr, str]:
         found = [part for part in tree.children if part is not None]
         minus = isinstance(found[0], Word) and found[0].type == "MINUS"
         what = found[minus]
         value = oo if isinstance(what, Word) else self.visit(what)
-        side = {"PLUS": "+", "MINUS": "-"}[found[-1].type] if len(found) > minus + 1 else ""  # type: ignore[union-attr]
+        side = {"PLUS": "+", "MINUS": "-"}[found[-1].type] if len(found) > minus + 1 else ""
         return (_negative(value) if minus else value), side
 
-    def _within(self, body: Tree[Word], word: Any, letter: Symbol) -> Expr:
+    def _within(self, body: Node, word: Any, letter: Symbol) -> Expr:
         outer, self.bound = self.bound, {**self.bound, str(word): letter}
         value = self.visit(body)
         self.bound = outer
@@ -417,7 +419,7 @@ def _is_bracket(tree: Any) -> bool:
     return isinstance(tree, Tree) and tree.data == "bracket"
 
 
-def _words_of(tree: Tree[Word]) -> Iterator[Word]:
+def _words_of(tree: Node) -> Iterator[Word]:
     for part in tree.children:
         if isinstance(part, Tree):
             yield from _words_of(part)

@@ -108,7 +108,7 @@ def _warp(paper: Paper, equation: Equation, judge: Any, related: Related) -> Non
     if own_value != value or own_t != t:
         raise ValueError(f"{warped.label} is an equation of {own_value}, and {flow.label} of {value}")
     place = read_value(tokens(related.place, related.line), paper.front.letters, paper.front.functions)
-    moved = {f.func for f in flow.value.atoms(AppliedUndef) if _depends(paper, f)} | {value.func}
+    moved = {f.func for f in flow.value.atoms(AppliedUndef) if _arguments(paper, f) == (t.name,)} | {value.func}
     if any(f.func in moved for f in place.atoms(AppliedUndef)):
         raise ValueError(f"{related.place} holds what is warped itself")
     with evaluate(False):
@@ -122,10 +122,10 @@ def _warp(paper: Paper, equation: Equation, judge: Any, related: Related) -> Non
     _claim(paper, equation, judge, words, (flow, warped), Equal, (left, right), Meaning(_with(paper.known, ()), names))
 
 
-def _depends(paper: Paper, f: AppliedUndef) -> bool:
-    """Return whether a function is one of a letter, and not one of whatever stands behind it."""
+def _arguments(paper: Paper, f: AppliedUndef) -> tuple[str, ...]:
+    """Return the letters that a function is declared as one of."""
     letter = paper.front.letters.get(str(f.func.__name__))
-    return letter is not None and not letter.in_full
+    return letter.arguments if letter is not None else ()
 
 
 def _step(paper: Paper, equation: Equation, judge: Any, related: Related) -> None:
@@ -137,14 +137,16 @@ def _step(paper: Paper, equation: Equation, judge: Any, related: Related) -> Non
         raise ValueError(f"{step.label} gives {step.left}, and {flow.label} is an equation of {value}")
     letters = {u for d in (step, *definitions) for u in d.value.atoms(Symbol)} - {d.left for d in definitions}
     before = index.removesuffix("+1") if index.endswith("+1") else f"{index}-1"
+    if not index.endswith("+1") and f"{name}_{{{before}}}" not in {u.name for u in letters}:
+        raise ValueError(f"{step.left} is no next state: its right side does not hold {name}_{{{before}}}, the state before")
     states = dict[Expr, Expr]()
     for u in letters:
         function, at = _indexed(u)
         letter = paper.front.letters.get(function)
-        if letter is None or letter.arguments != (t.name,) or at not in (before, index):
+        if letter is None or letter.arguments != (t.name,) or not at:
             continue
-        if function == name and at != before:
-            raise ValueError(f"{step.label} is implicit: {u} stands on both sides")
+        if at not in (before, index) or (function == name and at != before):
+            raise ValueError(f"{step.label} holds {u}, and is a step from {name}_{before} to {step.left}")
         if letter.symbol(t) in states.values():
             raise ValueError(f"{step.label} holds {function} at two times")
         states[u] = letter.symbol(t)

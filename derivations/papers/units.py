@@ -65,7 +65,7 @@ def _added(*parts: tuple[tuple[str, Rational], ...]) -> tuple[tuple[str, Rationa
 def _registry() -> Any:
     from pint import UnitRegistry  # noqa: PLC0415 - half a second
 
-    registry = UnitRegistry(non_int_type=Fraction)
+    registry: Any = UnitRegistry(non_int_type=Fraction)
     for word in COUNTED:
         registry.define(f"counted_{word} = [counted_{word}]")
     registry.define("@alias ohm = Ohm")

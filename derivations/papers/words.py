@@ -116,10 +116,16 @@ class _Words(Cursor):
         if self.open and self.open[-1] == "|" and ends:
             self.open.pop()
             return "RBAR"
-        if ends and self.before != "RBAR":
+        if ends and self.before != "RBAR" and self._bars() != 2:
             self.fail(r"it is not certain which | opens and which closes; write \lvert and \rvert")
         self.open.append("|")
         return "LBAR"
+
+    def _bars(self) -> int:
+        """Count the bars of the side of the relation that is gone through."""
+        signs = [k for k, token in enumerate(self.found) if token.text in RELATIONS]
+        start, stop = max([-1, *(k for k in signs if k < self.at)]), min([len(self.found), *(k for k in signs if k > self.at)])
+        return sum(token.text == "|" for token in self.found[start + 1 : stop])
 
     def _number(self, token: Token) -> Iterator[Word]:
         if self.before == "FRAC" and len(token.text) == 2 and token.text.isdigit():  # \frac12
@@ -151,7 +157,7 @@ class _Words(Cursor):
                 kind = "SLOPE"
             elif name == "O" and self.next.text == "(":
                 kind = "ORDER"
-            elif name == "diag" and self.next.text == "(":
+            elif name in ("diag", *FUNCTIONS) and self.next.text == "(":
                 kind = "FUN"
         return self._made(kind, token, name)
 

@@ -11,7 +11,8 @@ x, y, z, w, b, g_t, h_t, x_t: real
 a, p, D: positive
 u: real
 t: positive
-h, v, c, k: function of t
+h, v: function of t
+c, k: positive function of t
 F: function of x and y
 G: function of h
 g: function
@@ -145,6 +146,27 @@ def test_a_supposed_equation_is_used_at_other_times_and_within_what_is_different
 
 
 @pytest.mark.parametrize(
+    ("lines", "verdict"),
+    [
+        ((r"\dot h = -h", r"\frac{d}{dt}(h(-t)) = h(-t)"), UNDECIDED),
+        ((r"\dot h = -h", "h'(t - 1) = -h(t - 1)"), UNDECIDED),
+        ((r"\dot h = -h", "h'(t + 1) = -h(t + 1)"), HOLDS),
+        ((r"\dot h = -h", "h'(-1) = -h(-1)"), UNDECIDED),
+        ((r"\dot h = -h", "h'(0) = -h(0)"), HOLDS),
+        ((r"\dot h = -h", r"\frac{d}{dt}(h(w t)) = -w h(w t)"), UNDECIDED),
+        ((r"\dot h = -h", r"\frac{d}{dt}(h(v(t))) = -\dot v h(v(t))"), UNDECIDED),
+        ((r"\dot h = -h", r"\int_{-1}^0 h'(s) ds = -\int_{-1}^0 h(s) ds"), UNDECIDED),
+        ((r"\dot m = -m", "m'(2 s) = -m(2 s)"), UNDECIDED),
+        ((r"\dot m = -m", r"\frac{d}{ds}(m(s^2)) = -2 s m(s^2)"), HOLDS),
+        (("f(p) = p^2", "f(x) = x^2"), UNDECIDED),
+        (("f(p) = p^2", "f(a + 1) = a^2 + 2 a + 1"), HOLDS),
+    ],
+)
+def test_an_equation_says_nothing_of_times_that_are_not_declared(lines, verdict):
+    assert last(*lines, front="s: real in (0, 1)\nm: function of s\n") == verdict
+
+
+@pytest.mark.parametrize(
     ("claim", "verdict"),
     [
         (r"\frac{d}{dt}(\dot h) = -a h - w \dot h", HOLDS),
@@ -165,6 +187,10 @@ def test_an_equation_of_second_order_with_friction_is_read(claim, verdict):
         ("m is a step of f", (r"\dot h = w v - h", "h_{t+1} = w v_t - h_t"), FAILS),
         ("m is a step of f", (r"\dot h = w v - h", "h_{n} = w v_n + h_{n-1} - h_{n-1}"), HOLDS),
         ("m is a step of f", (r"\dot h = w v - h", "v_{t+1} = w v_t"), UNDECIDED),
+        ("m is a step of f", (r"\dot h = -h", "h_{t+1} = x - x"), HOLDS),
+        ("m is a step of f", (r"\dot h = -h", "h_t = x - x"), UNDECIDED),
+        ("m is a step of f", (r"\dot h = -h", "h_{t+2} = x - x"), UNDECIDED),
+        ("m is a step of f", (r"\dot h = -h", "h_{t+1} = h_{n-1} - h_{n-1}"), UNDECIDED),
         ("m is f at a t", (r"\dot h = w v - h", r"\dot h = a w v - a h"), HOLDS),
         ("m is f at a t", (r"\dot h = w v - h", r"\dot h = w v - a h"), FAILS),
         ("m is f at a t", (r"\dot h = t - h", r"\dot h = a^2 t - a h"), HOLDS),
@@ -173,6 +199,9 @@ def test_an_equation_of_second_order_with_friction_is_read(claim, verdict):
         ("m is f at c(t)", (r"\dot h = v(t - 1) - h", r"\dot h = \dot c \cdot (v(t - 1) - h)"), FAILS),
         ("m is f at c(t)", (r"\dot h = \dot v - h", r"\dot h = \dot v - \dot c h"), HOLDS),
         ("m is f at c(t)", (r"\dot h = c - h", r"\dot h = \dot c \cdot (c - h)"), UNDECIDED),
+        ("m is f at c(t)", (r"\dot h = F(v, h)", r"\dot h = F(v, h) \dot c"), HOLDS),
+        ("m is f at c(t)", (r"\dot h = F(v, h)", r"\dot h = F(\dot c v, h)"), FAILS),
+        ("m is f at c(t)", (r"\dot h = F(v, h)", r"\dot h = F(h, v) \dot c"), FAILS),
         ("m is by f", ("z = x^2", "1 - z = (1 - x)(1 + x)"), HOLDS),
         ("m is by f", ("z = x^2", "1 - z = 1 + x^2"), FAILS),
         ("m solves f", (r"\dot h = -a h", "h(t) = p e^{-a t}"), HOLDS),
@@ -193,10 +222,18 @@ def test_equations_that_follow_from_one_another_are_refused():
             verdicts(shown(r"x = 1 \label{f}", r"x = 1 \label{m}"), f"equations: {front}\n")
 
 
+def test_a_letter_that_is_given_apart_is_not_free_elsewhere():
+    lines = (r"z = x^2 \label{f}", r"1 - z = 1 - x^2 \label{m}", r"z \ge 0 \label{n}")
+    assert verdicts(shown(*lines), "equations: m is by f\n") == {"m": HOLDS, "n": UNDECIDED}
+    lines = (r"\dot h = -h \label{f}", r"\dot h = -a h \label{m}", r"h^2 = 2 h \label{n}")
+    assert verdicts(shown(*lines), "equations: m is f at a t\n") == {"m": HOLDS, "n": UNDECIDED}
+
+
 def test_a_letter_given_again_is_another_one_or_asked_about():
     again = ("z = x + 1", "z = x + 2", "2 z = z + z")
     assert [*verdicts(shown(*again)).values()] == [UNDECIDED, UNDECIDED]
     assert [*verdicts(shown("z = x + 1", "z = 1 + x", "2 z = z + z")).values()] == [HOLDS, HOLDS]
+    assert [*verdicts(shown("z = x^2", "x = z^2", "x = 3 x")).values()] == [UNDECIDED, UNDECIDED]
     assert [*verdicts(shown("z := x + 1", "z = x + 2", "2 z = z + z")).values()] == [FAILS, HOLDS]
     assert [*verdicts(shown(r"\dot h = v", r"\dot h = -v", r"\ddot h = \dot v")).values()] == [UNDECIDED, UNDECIDED]
 
