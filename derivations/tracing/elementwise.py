@@ -15,12 +15,12 @@ from derivations.tracing.values import (
     Value,
     exact,
     guarded,
-    is_softplus_everywhere,
     is_truth,
     log,
     number,
     partial,
     power,
+    softplus_everywhere,
 )
 
 __all__ = ["ELEMENTWISE"]
@@ -108,8 +108,8 @@ def _elu(a: Expr, alpha: Expr = S.One, scale: Expr = S.One, input_scale: Expr = 
 
 
 def _softplus(a: Expr, beta: Expr = S.One, threshold: Expr = THRESHOLD) -> Expr:
-    if threshold == THRESHOLD and beta.is_positive and is_softplus_everywhere(beta):
-        return sympy.log(1 + exp(beta * a)) / beta
+    if threshold == THRESHOLD and beta.is_positive and (factor := softplus_everywhere(beta)) is not None:
+        return factor * sympy.log(1 + exp(beta * a)) / beta
     return _cases(a, beta * a > threshold, sympy.log(1 + exp(beta * a)) / beta)
 
 

@@ -4,8 +4,9 @@ r"""Equations that code is but for rounding: a float read as the number that it 
                                                             power or function of such; a short decimal is the fraction it shows
     u where u > 20, else log(1 + e^u)                       torch's softplus, as documented, is log(1 + e^u) to e^-20
 
-Nothing else is exchanged. Of each exchange the largest difference is said, and the checker sees that it is no larger: of a number
-by balls around it, of softplus by an inequality for all u > 20. What is then proved equal is proved as all else is.
+Nothing else is exchanged, and nothing that tells where code jumps. Of each exchange the largest difference is said, of the number
+or the softplus and not of what is made of it, and the checker sees that it is no larger: of a number by balls around it, of
+softplus by an inequality for all u > 20. What is then proved equal is proved as all else is.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 
 import numpy as np
 import sympy
-from sympy import Add, Expr, Mul, Pow, Rational, S, Symbol, exp, log, oo, preorder_traversal
+from sympy import Add, Dummy, Expr, Mul, Pow, Rational, S, Symbol, exp, log, oo, preorder_traversal
 
 from derivations.prover.inequalities import Less
 from derivations.prover.verdict import BUT_FOR_ROUNDING, Verdict
@@ -31,6 +32,7 @@ from derivations.twins.fields import SymbolicField, SymbolicStep
 __all__ = ["but_for_rounding"]
 
 System = SymbolicField | SymbolicStep
+JUMPS = (sympy.sign, sympy.Heaviside, sympy.floor, sympy.ceiling)
 SHORT = 8  # digits of a decimal that is read as a fraction
 FUNCTIONS = {exp: math.exp, log: math.log, sympy.sin: math.sin, sympy.cos: math.cos, sympy.tanh: math.tanh, sympy.erf: math.erf}
 MOST_PARTS = 5  # of a product or sum whose values are looked for
@@ -59,6 +61,8 @@ def but_for_rounding(read: Callable[[], System], right: Sequence[Expr], decide: 
             continue
         with exchanged(numbers, softplus=soft) as used:
             system = read()
+        if _jumps(read, numbers, soft):
+            continue
         exchanges = [*map(_of_number, *zip(*_used(used.floats, numbers), strict=True))] if numbers else []
         exchanges += [_of_softplus(beta) for beta in sorted(used.betas, key=str)] if soft else []
         if exchanges and all(exchanges) and (found := decide(system)):
@@ -69,13 +73,36 @@ def but_for_rounding(read: Callable[[], System], right: Sequence[Expr], decide: 
     return None
 
 
+def _jumps(read: Callable[[], System], numbers: Mapping[Rational, Expr], soft: bool) -> bool:
+    """Whether what is exchanged tells where code jumps: there a difference of rounding is one of 1, and as wide as it likes."""
+    marks = {a: Dummy(positive=True) * sympy.sign(a) for a in numbers}
+    with exchanged(marks, softplus=soft, mark=(mark := Dummy(positive=True))):
+        flow = read().flow
+    letters = {mark, *(u for value in marks.values() for u in value.free_symbols)}
+    parts = {part for e in flow for part in preorder_traversal(e) if isinstance(part, (*JUMPS, sympy.core.relational.Relational))}
+    for part in parts:
+        if not part.free_symbols & letters:
+            continue
+        looked_at = part.lhs - part.rhs if isinstance(part, sympy.core.relational.Relational) else part.args[0]
+        bare = looked_at.xreplace(dict.fromkeys(letters, S.One))
+        # A positive factor leaves the sign as it is.
+        if isinstance(part, sympy.floor | sympy.ceiling) or not _is_positive_in(looked_at / bare, letters):
+            return True
+    return False
+
+
+def _is_positive_in(ratio: Expr, letters: set[Expr]) -> bool:
+    ratio = ratio.simplify()
+    return ratio.free_symbols <= letters and bool(ratio.is_positive)
+
+
 def _used(floats: Iterable[Rational], numbers: Mapping[Rational, Expr]) -> list[tuple[Rational, Expr]]:
     return [(a, numbers[a]) for a in sorted(floats) if a in numbers]
 
 
 def _named(floats: Iterable[Rational], right: Sequence[Expr]) -> Iterator[tuple[Rational, Expr]]:
     """Pair floats with numbers of the equations that they are values of, or with the fraction that they show."""
-    values = [(value, c) for c in _numbers(right) for value in _values(c)]
+    values = [(value, c) for c in _numbers(right) for value in _values(c) if math.isfinite(value)]
     for a in floats:
         c = next((c for value, c in values if Rational(*value.as_integer_ratio()) == a), None)
         if c is None and len(repr(float(a)).replace(".", "").replace("-", "").strip("0")) <= SHORT:
@@ -100,7 +127,7 @@ def _values(c: Expr) -> set[float]:
     found = set[float]()
     with suppress(ValueError, OverflowError, ZeroDivisionError, TypeError):
         found.add(float(c if c.is_Rational else c.evalf(40)))
-        found |= {float(np.float32(value)) for value in found}
+        found |= {float(np.float32(value)) for value in found if abs(value) < np.finfo(np.float32).max}
     if c.is_Rational:
         return found
     with suppress(ValueError, OverflowError, ZeroDivisionError, TypeError):
@@ -113,10 +140,14 @@ def _values(c: Expr) -> set[float]:
                 rest = _values(c.func(*c.args[:k], *c.args[k + 1 :]))
                 found |= {value for a in rest for value in _joined(isinstance(c, Mul), a, last)}
         square = c**2
-        if c > 0 and not square.atoms(Pow) - {1 / u for u in square.atoms()}:  # 3^-1/2, which SymPy writes as 3^1/2 / 3
+        if c > 0 and _has_root(c) and not _has_root(square):  # 3^-1/2, which SymPy writes as 3^1/2 / 3
             found |= {root for value in _values(square) for root in _powers(value, Rational(1, 2))}
             found |= {root for value in _values(1 / square) for root in _powers(value, Rational(-1, 2))}
     return found
+
+
+def _has_root(c: Expr) -> bool:
+    return any(part.exp.is_Rational and part.exp.q == 2 for part in c.atoms(Pow))
 
 
 def _powers(base: float, n: Expr) -> set[float]:
@@ -153,7 +184,9 @@ def _of_number(a: Rational, c: Expr) -> Exchange | None:
     except (Unreadable, ValueError):  # NotShown among them
         return None
     kind = "float" if float(np.float32(float(a))) != float(a) else "float32"
-    return Exchange(f"but for rounding: {c} stands for the {kind} {float(a)!r}, less than {float(bound):.1e} away", (step,))
+    return Exchange(
+        f"but for rounding: {c} stands for the {kind} {float(a)!r}, less than {float(bound):.1e} away from it", (step,)
+    )
 
 
 def _of_softplus(beta: Expr) -> Exchange | None:
@@ -167,6 +200,6 @@ def _of_softplus(beta: Expr) -> Exchange | None:
     over = "" if beta == 1 else f"/{beta}"
     return Exchange(
         f"but for rounding: log(1 + e^u){over} stands for torch's softplus, which is u{over} where u > 20, less than "
-        f"{float(LARGEST / beta):.1e} away",
+        f"{float(LARGEST / beta):.1e} away from it",
         tuple(steps),
     )

@@ -35,7 +35,7 @@ __all__ = [
     "exact",
     "exchanged",
     "guarded",
-    "is_softplus_everywhere",
+    "softplus_everywhere",
     "is_truth",
     "log",
     "number",
@@ -51,10 +51,12 @@ MOST_BOUNDED = 4
 
 @dataclass
 class Exchanged:
-    """Numbers to be put in place of the code's floats, and whether torch's softplus is log(1 + e^u); what was met of them."""
+    """Numbers to be put in place of the code's floats, and whether torch's softplus is log(1 + e^u), times a mark; what was met
+    of them."""
 
     numbers: Mapping[Rational, Expr]
     without_threshold: bool
+    mark: Expr = S.One
     floats: set[Rational] = field(default_factory=set)
     betas: set[Expr] = field(default_factory=set)
 
@@ -67,22 +69,22 @@ _exchanged: ContextVar[Exchanged | None] = ContextVar("exchanged", default=None)
 
 
 @contextmanager
-def exchanged(numbers: Mapping[Rational, Expr], softplus: bool = False) -> Iterator[Exchanged]:
+def exchanged(numbers: Mapping[Rational, Expr], softplus: bool = False, mark: Expr = S.One) -> Iterator[Exchanged]:
     """Read code with other numbers in place of floats, and note which floats it has."""
-    token = _exchanged.set(now := Exchanged(numbers, softplus))
+    token = _exchanged.set(now := Exchanged(numbers, softplus, mark))
     try:
         yield now
     finally:
         _exchanged.reset(token)
 
 
-def is_softplus_everywhere(beta: Expr) -> bool:
-    """Whether torch's softplus, with its documented threshold, is read as log(1 + e^u)."""
+def softplus_everywhere(beta: Expr) -> Expr | None:
+    """By what log(1 + e^u) is multiplied if torch's softplus, with its documented threshold, is read as that; else None."""
     now = _exchanged.get()
     if now is None:
-        return False
+        return None
     now.betas.add(beta)
-    return now.without_threshold
+    return now.mark if now.without_threshold else None
 
 
 def exact(constant: object) -> Basic:

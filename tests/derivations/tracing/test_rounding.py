@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from sympy import Max, Min, Piecewise, Rational, Symbol, exp, log, pi, sign, sin, sqrt, symbols, tanh
+from sympy import E, Max, Min, Piecewise, Rational, Symbol, exp, log, pi, sign, sin, sqrt, symbols, tanh
 from torch import nn
 from torch.nn import functional
 
@@ -50,6 +50,12 @@ ROUNDED = {
         "log(1 + e^u) stands for torch's softplus, which is u where",
     ),
     "softplus, beta": (lambda s, x, h: functional.softplus(h, beta=2), log(1 + exp(2 * h1)) / 2, "less than 1.0e-09 away"),
+    "a slope of torch's, of a number times": (
+        lambda s, x, h: functional.leaky_relu(math.pi * h, 0.5),
+        Max(pi * h1, 0) + Min(pi * h1, 0) / 2,
+        "pi stands for",
+    ),
+    "e": (lambda s, x, h: torch.tanh(math.e * h + x), tanh(E * h1 + x1), "E stands for the float 2.718281828459045"),
     "both": (lambda s, x, h: math.pi * functional.softplus(h) * x, pi * log(1 + exp(h1)) * x1, "pi stands for the float"),
     "a step of Mamba": (
         lambda s, x, h: torch.exp(-functional.softplus(s.k * x)) * h + functional.softplus(s.k * x) * x,
@@ -87,6 +93,11 @@ OTHERS = {
     "another threshold": (lambda s, x, h: functional.softplus(h, threshold=10), log(1 + exp(h1))),
     "a threshold by hand": (lambda s, x, h: torch.where(h > 20, h, torch.log(1 + torch.exp(h))), log(1 + exp(h1))),
     "another softplus": (lambda s, x, h: functional.softplus(h), log(2 + exp(h1))),
+    "a softplus under a jump": (
+        lambda s, x, h: torch.sign(functional.softplus(h) - h),
+        sign(log(1 + exp(h1)) - h1),
+    ),
+    "a number under a jump": (lambda s, x, h: torch.sign(0.1 * h * 3 - 0.3 * h), 0 * h1),
     "another function": (lambda s, x, h: math.pi * torch.tanh(h), pi * h1),
 }
 
