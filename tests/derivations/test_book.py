@@ -106,10 +106,6 @@ SAME = {
         ("eq. 22", "eq. 81", "eq. 95", "the appendix repeats it, twice"),
         ("eq. 17", "eq. 82", "the appendix repeats it"),
         ("noise, variance of EulerMaruyama", "noise, variance of Milstein", "one step where G is constant"),
-        ("noise, order of EulerMaruyama", "noise, order of ExponentialEulerMaruyama", "they drop the same term first"),
-        ("noise, order of Milstein", "noise, order of StratonovichHeun", "nothing of the first order is missed"),
-        ("noise, order of Milstein", "noise, order of SRA1", "nothing of the first order is missed"),
-        ("noise, order of ExponentialEulerMaruyama", "noise, two calculi", "the mean of both steps is F dt"),
         ("code, additive", "code, additive, potentials", "what outputs are read from is no part of the equation"),
         ("eq. 25", "eq. 83", "the appendix repeats it"),
         ("eq. 47", "eq. 102", "the appendix derives it"),
@@ -135,15 +131,6 @@ SAME = {
         ("intro, accuracy", "sec. VI-D, around r = 2", "one row of table II is against both"),
         ("sec. 3.5, RNNs, independence", "sec. 4, RNNs, orthogonality", "section 4 repeats it"),
         ("step maps, gate of exponential Euler", "step maps, gate of the exponential Rosenbrock step", "one gate of two steps"),
-        ("step maps, gate of exponential Euler", "step maps, gate of ETD2", "one gate of two steps"),
-        ("step maps, gate of ETD2", "step maps, gate of ETD-RK4", "one gate of two steps"),
-        ("step maps, gate of ETD-RK4", "step maps, gate of the fitted midpoint rule", "one gate of two steps"),
-        ("slow directions, at their speed", "slow directions, speed of exponential Euler", "R(0) = 1 for all of them"),
-        (
-            "step maps, local error of exponential Euler",
-            "step maps, local error of the frozen trapezoid",
-            "of one error",
-        ),
     )
 }
 
