@@ -68,7 +68,7 @@ def from_torch(module: nn.Module) -> VectorField:
     like: dict[str, Any] = {"dtype": weight_x.dtype, "device": weight_x.device}
     if make is named.plain:
         like["nonlinearity"] = nonlinearity_of(module)
-    field = make(module.input_size, module.hidden_size, bias=bool(biases), **like)  # type: ignore[arg-type]
+    field = make(module.input_size, module.hidden_size, bias=bool(biases), **like)  # type: ignore[call-overload]
     stacked = _stacked(field)
     for i, (affine, sign) in enumerate(stacked):
         own_x, own_h, *own_biases = (given.chunk(len(stacked))[i] for given in (weight_x, weight_h, *biases))

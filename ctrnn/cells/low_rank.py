@@ -53,7 +53,7 @@ class LowRankReduction(VectorField):
 
     @property
     def _candidate(self) -> Affine:
-        return self.field.candidate  # type: ignore[return-value]
+        return self.field.candidate
 
     def project(self, x: Tensor) -> Tensor:
         return x if isinstance(self._candidate, AdditiveCandidate) else self._candidate.project(x)

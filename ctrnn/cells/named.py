@@ -17,7 +17,7 @@ With `num_layers` above 1 each gives a `Stack` of such fields, every one with we
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, Unpack
+from typing import Literal, Unpack, overload
 
 import torch
 from torch import Tensor
@@ -29,13 +29,29 @@ from ctrnn.cells.stack import Stack, layered
 from ctrnn.fields.candidates import AdditiveCandidate, ResetCandidate, ResetStateCandidate, TanhCandidate, candidate_of
 from ctrnn.fields.decays import Decay, LinearDecay
 from ctrnn.fields.nonlinearities import Function, Nonlinearity
-from ctrnn.fields.parts import Part, WeightSettings
-from ctrnn.fields.rates import RATES, ConstantRate, FixedRate, GateRate, InputFreeRate, rate_of
+from ctrnn.fields.parts import Affine, Part, WeightSettings
+from ctrnn.fields.rates import RATES, ConstantRate, FixedRate, Gate, GateRate, GlobalGateRate, InputFreeRate, rate_of
 from ctrnn.fields.relaxation import Relaxation
 
 __all__ = ["additive", "gated", "gru", "leaky", "lstm", "plain"]
 
 
+@overload
+def plain(
+    input_size: int,
+    hidden_size: int,
+    nonlinearity: Literal["tanh", "relu"] = ...,
+    **settings: Unpack[WeightSettings],
+) -> Relaxation[Affine, FixedRate]: ...
+@overload
+def plain(
+    input_size: int,
+    hidden_size: int,
+    nonlinearity: Literal["tanh", "relu"] = ...,
+    *,
+    num_layers: int,
+    **settings: Unpack[WeightSettings],
+) -> Relaxation[Affine, FixedRate] | Stack: ...
 def plain(
     input_size: int,
     hidden_size: int,
@@ -43,7 +59,7 @@ def plain(
     *,
     num_layers: int = 1,
     **settings: Unpack[WeightSettings],
-) -> Relaxation | Stack:
+) -> Relaxation[Affine, FixedRate] | Stack:
     r"""dh/dt = tanh(Wx x + Wh h + b) - h; its unit Euler step is `torch.nn.RNN`.
 
     Args:    input_size, hidden_size: features and units; nonlinearity: "tanh", or "relu" for max(0, .) in its place;
@@ -60,6 +76,33 @@ def plain(
     return layered(build, input_size, hidden_size, num_layers)
 
 
+@overload
+def leaky(
+    input_size: int,
+    hidden_size: int,
+    alpha: float | None = ...,
+    per_unit: bool = ...,
+    *,
+    nonlinearity: Nonlinearity | Function = ...,
+    tau: float | Tensor | None = ...,
+    learn_tau: bool | None = ...,
+    decay: Decay | None = ...,
+    **settings: Unpack[WeightSettings],
+) -> Relaxation[Affine, InputFreeRate]: ...
+@overload
+def leaky(
+    input_size: int,
+    hidden_size: int,
+    alpha: float | None = ...,
+    per_unit: bool = ...,
+    *,
+    nonlinearity: Nonlinearity | Function = ...,
+    tau: float | Tensor | None = ...,
+    learn_tau: bool | None = ...,
+    decay: Decay | None = ...,
+    num_layers: int,
+    **settings: Unpack[WeightSettings],
+) -> Relaxation[Affine, InputFreeRate] | Stack: ...
 def leaky(
     input_size: int,
     hidden_size: int,
@@ -72,7 +115,7 @@ def leaky(
     decay: Decay | None = None,
     num_layers: int = 1,
     **settings: Unpack[WeightSettings],
-) -> Relaxation | Stack:
+) -> Relaxation[Affine, InputFreeRate] | Stack:
     r"""dh/dt = alpha (tanh(Wx x + Wh h + b) - h), alpha > 0 learnable, kept as log alpha; or tau dh/dt = f(...) - h.
 
     Args:    input_size, hidden_size: features and units; alpha: rate per unit of time, > 0, at the start, 0.1 if neither it nor
@@ -101,6 +144,29 @@ def leaky(
     return layered(build, input_size, hidden_size, num_layers)
 
 
+@overload
+def additive(
+    input_size: int,
+    hidden_size: int,
+    nonlinearity: Nonlinearity | Function = ...,
+    tau: float | Tensor = ...,
+    *,
+    learn_tau: bool = ...,
+    visible: Literal["rates", "potentials"] = ...,
+    **settings: Unpack[WeightSettings],
+) -> Relaxation[AdditiveCandidate, InputFreeRate]: ...
+@overload
+def additive(
+    input_size: int,
+    hidden_size: int,
+    nonlinearity: Nonlinearity | Function = ...,
+    tau: float | Tensor = ...,
+    *,
+    learn_tau: bool = ...,
+    visible: Literal["rates", "potentials"] = ...,
+    num_layers: int,
+    **settings: Unpack[WeightSettings],
+) -> Relaxation[AdditiveCandidate, InputFreeRate] | Stack: ...
 def additive(
     input_size: int,
     hidden_size: int,
@@ -111,7 +177,7 @@ def additive(
     visible: Literal["rates", "potentials"] = "rates",
     num_layers: int = 1,
     **settings: Unpack[WeightSettings],
-) -> Relaxation | Stack:
+) -> Relaxation[AdditiveCandidate, InputFreeRate] | Stack:
     r"""tau dv/dt = -v + W r(v) + Wx x + b, the CTRNN of neuroscience and robotics; its outputs are the rates r(v).
 
     The rate form, tau dr/dt = -r + f(W r + Wx x + b), is `leaky(..., nonlinearity=f, tau=tau)`.
@@ -132,6 +198,57 @@ def additive(
     return layered(build, input_size, hidden_size, num_layers)
 
 
+@overload
+def gated(
+    input_size: int,
+    hidden_size: int,
+    gate: Literal["unit"] = ...,
+    *,
+    rate: Literal["sigmoid"] = ...,
+    decay: Decay | None = ...,
+    **settings: Unpack[WeightSettings],
+) -> Relaxation[TanhCandidate, GateRate]: ...
+@overload
+def gated(
+    input_size: int,
+    hidden_size: int,
+    gate: Literal["global"],
+    *,
+    rate: Literal["sigmoid"] = ...,
+    decay: Decay | None = ...,
+    **settings: Unpack[WeightSettings],
+) -> Relaxation[TanhCandidate, GlobalGateRate]: ...
+@overload
+def gated(
+    input_size: int,
+    hidden_size: int,
+    gate: Literal["unit", "global"] = ...,
+    *,
+    rate: Literal["sigmoid", "softplus", "exponential"] = ...,
+    decay: Decay | None = ...,
+    **settings: Unpack[WeightSettings],
+) -> Relaxation[TanhCandidate, Gate]: ...
+@overload
+def gated(
+    input_size: int,
+    hidden_size: int,
+    gate: Literal["network"],
+    *,
+    rate: Literal["sigmoid", "softplus", "exponential"] = ...,
+    decay: Decay | None = ...,
+    **settings: Unpack[WeightSettings],
+) -> NetworkGated: ...
+@overload
+def gated(
+    input_size: int,
+    hidden_size: int,
+    gate: Literal["unit", "global", "network"] = ...,
+    *,
+    rate: Literal["sigmoid", "softplus", "exponential"] = ...,
+    decay: Decay | None = ...,
+    num_layers: int,
+    **settings: Unpack[WeightSettings],
+) -> Relaxation[TanhCandidate, Gate] | NetworkGated | Stack: ...
 def gated(
     input_size: int,
     hidden_size: int,
@@ -141,7 +258,7 @@ def gated(
     decay: Decay | None = None,
     num_layers: int = 1,
     **settings: Unpack[WeightSettings],
-) -> Relaxation | NetworkGated | Stack:
+) -> Relaxation[TanhCandidate, Gate] | NetworkGated | Stack:
     r"""dh/dt = g (tanh(Wx x + Wh h + b) - h) with a learned clock speed g = sigma(...), or of any size.
 
     Args:    input_size, hidden_size: features and units; gate: "unit", one g(x, h) per unit; "global", one for all;
@@ -181,6 +298,25 @@ GATED: dict[str, tuple[bool, Callable[..., Relaxation | NetworkGated]]] = {
 GATES = {activation.name: gates for activation, (_, *gates) in RATES.items()}
 
 
+@overload
+def gru(
+    input_size: int,
+    hidden_size: int,
+    *,
+    reset: Literal["after", "before"] = ...,
+    decay: Decay | None = ...,
+    **settings: Unpack[WeightSettings],
+) -> Relaxation[ResetCandidate | ResetStateCandidate, GateRate]: ...
+@overload
+def gru(
+    input_size: int,
+    hidden_size: int,
+    *,
+    reset: Literal["after", "before"] = ...,
+    decay: Decay | None = ...,
+    num_layers: int,
+    **settings: Unpack[WeightSettings],
+) -> Relaxation[ResetCandidate | ResetStateCandidate, GateRate] | Stack: ...
 def gru(
     input_size: int,
     hidden_size: int,
@@ -189,7 +325,7 @@ def gru(
     decay: Decay | None = None,
     num_layers: int = 1,
     **settings: Unpack[WeightSettings],
-) -> Relaxation | Stack:
+) -> Relaxation[ResetCandidate | ResetStateCandidate, GateRate] | Stack:
     r"""dh/dt = g(x, h) (n(x, h) - h) with the reset-gated candidate n; its unit Euler step is `torch.nn.GRU`, or Keras' GRU.
 
     The rate g is 1 - z for torch's and Keras' z, which multiplies the old state; `from_torch` turns the signs.
@@ -215,6 +351,23 @@ def gru(
 RESETS = {"after": ResetCandidate, "before": ResetStateCandidate}
 
 
+@overload
+def lstm(
+    input_size: int,
+    hidden_size: int,
+    *,
+    decay: Decay | None = ...,
+    **settings: Unpack[WeightSettings],
+) -> LSTMField: ...
+@overload
+def lstm(
+    input_size: int,
+    hidden_size: int,
+    *,
+    decay: Decay | None = ...,
+    num_layers: int,
+    **settings: Unpack[WeightSettings],
+) -> LSTMField | Stack: ...
 def lstm(
     input_size: int,
     hidden_size: int,

@@ -130,7 +130,7 @@ class Affine(Part):
 
         self.weight_x: nn.Parameter = draw(outputs, self.input_size)
         self.weight_h: nn.Parameter = draw(outputs, self.hidden_size)
-        self.bias: nn.Parameter | None = draw(outputs) if checks.is_flag("bias", bias) else None
+        self.bias: nn.Parameter = draw(outputs) if checks.is_flag("bias", bias) else None  # type: ignore[assignment] # as torch does
 
     @affine
     def project(self, x: Tensor) -> Tensor:

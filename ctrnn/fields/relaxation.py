@@ -5,6 +5,8 @@ Warp the clock of its input by c(t) and the field is multiplied by c'(t): a rate
 
 from __future__ import annotations
 
+from typing import Generic, TypeVar
+
 import torch
 from torch import Tensor, nn
 
@@ -18,6 +20,9 @@ from ctrnn.own_code import computes_as, described, nearest
 
 __all__ = ["Relaxation", "relaxation_formula", "softplus_clock"]
 
+# For type checkers: `ctrnn.gated(1, 32).rate` is a `GateRate`, which has a `bias`.
+C_co = TypeVar("C_co", bound=Part, covariant=True)
+R_co = TypeVar("R_co", bound=Part, covariant=True)
 
 EXAMPLES = {
     "rate": "`ctrnn.parts.FixedRate(1.0)`",
@@ -26,7 +31,7 @@ EXAMPLES = {
 }
 
 
-class Relaxation(VectorField):
+class Relaxation(VectorField, Generic[C_co, R_co]):
     r"""rate(x, h) * (candidate(x, h) - decay(h)): plain, leaky, gated, GRU and slow forgetting, by choice of parts.
 
     Args:    candidate: a `Part` that knows its `input_size` and `hidden_size`; rate: a `Part`; decay: a `Decay`.
@@ -35,11 +40,11 @@ class Relaxation(VectorField):
     Source:  Tallec and Ollivier 2018, eq. (7), and Ohno and Kumagai 2021, eq. (22), in one.
     """
 
-    candidate: Part
-    rate: Part
+    candidate: C_co
+    rate: R_co
     decay: Decay
 
-    def __init__(self, candidate: Part, rate: Part, decay: Decay) -> None:
+    def __init__(self, candidate: C_co, rate: R_co, decay: Decay) -> None:
         parts: list[tuple[str, nn.Module, type]] = [("candidate", candidate, Part), ("rate", rate, Part), ("decay", decay, Decay)]
         for name, part, kind in parts:
             checks.instance(name, part, kind, f"; make one, such as {EXAMPLES[name]}")

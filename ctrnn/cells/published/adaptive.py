@@ -8,7 +8,7 @@ rate in place of spikes; their decays e^(-dt/tau) are those of its exponential E
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import Unpack, overload
 
 import torch
 from torch import Tensor
@@ -72,6 +72,21 @@ class AdaptiveField(VectorField):
         return rates * (torch.cat([fired, r], -1) - h), rates
 
 
+@overload
+def adaptive(
+    input_size: int, hidden_size: int, alpha: float = ..., rho: float = ..., beta: float = ..., **settings: Unpack[WeightSettings]
+) -> AdaptiveField: ...
+@overload
+def adaptive(
+    input_size: int,
+    hidden_size: int,
+    alpha: float = ...,
+    rho: float = ...,
+    beta: float = ...,
+    *,
+    num_layers: int,
+    **settings: Unpack[WeightSettings],
+) -> AdaptiveField | Stack: ...
 def adaptive(
     input_size: int,
     hidden_size: int,

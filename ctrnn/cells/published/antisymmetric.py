@@ -10,7 +10,7 @@ cell, h <- h + epsilon tanh(...).
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Unpack
+from typing import ClassVar, Unpack, overload
 
 import torch
 from torch import Tensor, nn
@@ -119,6 +119,20 @@ class GatedAntisymmetricField(_Antisymmetric):
         return torch.sigmoid(to_gate + turned) * torch.tanh(to_tanh + turned)
 
 
+@overload
+def antisymmetric(
+    input_size: int, hidden_size: int, gamma: float = ..., gated: bool = ..., **settings: Unpack[WeightSettings]
+) -> AntisymmetricField | GatedAntisymmetricField: ...
+@overload
+def antisymmetric(
+    input_size: int,
+    hidden_size: int,
+    gamma: float = ...,
+    gated: bool = ...,
+    *,
+    num_layers: int,
+    **settings: Unpack[WeightSettings],
+) -> AntisymmetricField | GatedAntisymmetricField | Stack: ...
 def antisymmetric(
     input_size: int,
     hidden_size: int,

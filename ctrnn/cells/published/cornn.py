@@ -9,7 +9,7 @@ the new z, z <- (...)/(1 + epsilon dt); its experiments, as the authors' code ha
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Unpack
+from typing import ClassVar, Unpack, overload
 
 import torch
 from torch import Tensor
@@ -69,6 +69,20 @@ class CoRNNField(VectorField):
         return torch.cat([torch.zeros_like(y), torch.full_like(z, self.epsilon)], -1)
 
 
+@overload
+def cornn(
+    input_size: int, hidden_size: int, gamma: float = ..., epsilon: float = ..., **settings: Unpack[WeightSettings]
+) -> CoRNNField: ...
+@overload
+def cornn(
+    input_size: int,
+    hidden_size: int,
+    gamma: float = ...,
+    epsilon: float = ...,
+    *,
+    num_layers: int,
+    **settings: Unpack[WeightSettings],
+) -> CoRNNField | Stack: ...
 def cornn(
     input_size: int,
     hidden_size: int,

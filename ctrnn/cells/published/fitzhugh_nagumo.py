@@ -8,7 +8,7 @@ the equations are solved.
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import Unpack, overload
 
 import torch
 from torch import Tensor
@@ -67,6 +67,21 @@ class FitzHughNagumoField(VectorField):
         return torch.cat([v**2 / 3, torch.full_like(w, self.epsilon * self.b)], -1)
 
 
+@overload
+def fitzhugh_nagumo(
+    input_size: int, hidden_size: int, a: float = ..., b: float = ..., epsilon: float = ..., **settings: Unpack[WeightSettings]
+) -> FitzHughNagumoField: ...
+@overload
+def fitzhugh_nagumo(
+    input_size: int,
+    hidden_size: int,
+    a: float = ...,
+    b: float = ...,
+    epsilon: float = ...,
+    *,
+    num_layers: int,
+    **settings: Unpack[WeightSettings],
+) -> FitzHughNagumoField | Stack: ...
 def fitzhugh_nagumo(
     input_size: int,
     hidden_size: int,

@@ -9,7 +9,7 @@ The RNN of eqs. 8 and 9 is the unit Euler step of `ctrnn.plain` on one-hot x.
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, Unpack
+from typing import ClassVar, Literal, Unpack, overload
 
 import torch
 from torch import Tensor
@@ -91,6 +91,24 @@ class GLNNField(VectorField):
         return Published("Euler", f"h' = h + dt ({self.incoming.heard_formula(f'{self.incoming.squash}(h)')})")
 
 
+@overload
+def glnn(
+    input_size: int,
+    hidden_size: int,
+    edges: int | None = ...,
+    activation: Literal["tanh", "logistic"] = ...,
+    **settings: Unpack[WeightSettings],
+) -> GLNNField: ...
+@overload
+def glnn(
+    input_size: int,
+    hidden_size: int,
+    edges: int | None = ...,
+    activation: Literal["tanh", "logistic"] = ...,
+    *,
+    num_layers: int,
+    **settings: Unpack[WeightSettings],
+) -> GLNNField | Stack: ...
 def glnn(
     input_size: int,
     hidden_size: int,
@@ -112,6 +130,24 @@ def glnn(
     return layered(lambda read: GLNNField(read, hidden_size, edges, activation, **settings), input_size, hidden_size, num_layers)
 
 
+@overload
+def gnn(
+    input_size: int,
+    hidden_size: int,
+    edges: int | None = ...,
+    activation: Literal["tanh", "logistic"] = ...,
+    **settings: Unpack[WeightSettings],
+) -> Relaxation: ...
+@overload
+def gnn(
+    input_size: int,
+    hidden_size: int,
+    edges: int | None = ...,
+    activation: Literal["tanh", "logistic"] = ...,
+    *,
+    num_layers: int,
+    **settings: Unpack[WeightSettings],
+) -> Relaxation | Stack: ...
 def gnn(
     input_size: int,
     hidden_size: int,

@@ -8,7 +8,7 @@ The published cell is the symplectic Euler step of length dt: z by the old y, th
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import Unpack, overload
 
 import torch
 from torch import Tensor
@@ -63,6 +63,10 @@ class LEMField(VectorField):
         return rates * (torch.cat([self.candidate.flow(to_candidate, z), torch.tanh(pull)], -1) - h), rates
 
 
+@overload
+def lem(input_size: int, hidden_size: int, **settings: Unpack[WeightSettings]) -> LEMField: ...
+@overload
+def lem(input_size: int, hidden_size: int, *, num_layers: int, **settings: Unpack[WeightSettings]) -> LEMField | Stack: ...
 def lem(input_size: int, hidden_size: int, *, num_layers: int = 1, **settings: Unpack[WeightSettings]) -> LEMField | Stack:
     r"""dy/dt = g2 (tanh(Wy z + Vy x + by) - y), dz/dt = g1 (tanh(Wz y + Vz x + bz) - z); its symplectic Euler step is LEM.
 

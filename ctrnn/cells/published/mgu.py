@@ -8,7 +8,7 @@ Its unit Euler step is the published cell, h <- (1 - f) h + f tanh(...). The gat
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import Unpack, overload
 
 import torch
 from torch import Tensor
@@ -56,6 +56,10 @@ class MGUField(VectorField):
         return gate * (self.candidate.flow(projected.chunk(2, -1)[0], gate * h) - h), gate
 
 
+@overload
+def mgu(input_size: int, hidden_size: int, **settings: Unpack[WeightSettings]) -> MGUField: ...
+@overload
+def mgu(input_size: int, hidden_size: int, *, num_layers: int, **settings: Unpack[WeightSettings]) -> MGUField | Stack: ...
 def mgu(input_size: int, hidden_size: int, *, num_layers: int = 1, **settings: Unpack[WeightSettings]) -> MGUField | Stack:
     r"""dh/dt = f (tanh(Wx x + Wh (f h) + b) - h) with the gate f = sigma(Vx x + Vh h + c); its unit Euler step is the MGU.
 

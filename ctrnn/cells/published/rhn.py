@@ -10,7 +10,7 @@ With one set of weights, and x read in every layer, depth is time: `ctrnn.gated`
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import Unpack, overload
 
 import torch
 from torch import Tensor, nn
@@ -92,6 +92,20 @@ class RHNField(VectorField):
         return list(self.layers)  # type: ignore[arg-type]
 
 
+@overload
+def rhn(
+    input_size: int, hidden_size: int, depth: int = ..., gate_bias: float = ..., **settings: Unpack[WeightSettings]
+) -> RHNField: ...
+@overload
+def rhn(
+    input_size: int,
+    hidden_size: int,
+    depth: int = ...,
+    gate_bias: float = ...,
+    *,
+    num_layers: int,
+    **settings: Unpack[WeightSettings],
+) -> RHNField | Stack: ...
 def rhn(
     input_size: int,
     hidden_size: int,

@@ -5,7 +5,7 @@ tau dr/dt = -r + k [W r + Wx x + b]^n        [a] = max(0, a);  n around 2
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import Unpack, overload
 
 import torch
 from torch import Tensor
@@ -48,6 +48,29 @@ class PowerLawCandidate(Affine):
         return f"{{k}} relu({self.affine_formula})^{self.n:g}"
 
 
+@overload
+def ssn(
+    input_size: int,
+    hidden_size: int,
+    tau: float | Tensor = ...,
+    k: float = ...,
+    n: float = ...,
+    *,
+    learn_tau: bool = ...,
+    **settings: Unpack[WeightSettings],
+) -> Relaxation: ...
+@overload
+def ssn(
+    input_size: int,
+    hidden_size: int,
+    tau: float | Tensor = ...,
+    k: float = ...,
+    n: float = ...,
+    *,
+    learn_tau: bool = ...,
+    num_layers: int,
+    **settings: Unpack[WeightSettings],
+) -> Relaxation | Stack: ...
 def ssn(
     input_size: int,
     hidden_size: int,

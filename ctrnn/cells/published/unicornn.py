@@ -9,7 +9,7 @@ The published cell is its symplectic Euler step. Units of a layer hear of one an
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Unpack
+from typing import ClassVar, Unpack, overload
 
 import torch
 from torch import Tensor, nn
@@ -91,6 +91,12 @@ class UnICORNNField(VectorField):
         return torch.cat([torch.cat([above_left, above_right], -1), torch.cat([below_left, below_right], -1)], -2)
 
 
+@overload
+def unicornn(input_size: int, hidden_size: int, alpha: float = ..., **settings: Unpack[WeightSettings]) -> UnICORNNField: ...
+@overload
+def unicornn(
+    input_size: int, hidden_size: int, alpha: float = ..., *, num_layers: int, **settings: Unpack[WeightSettings]
+) -> UnICORNNField | Stack: ...
 def unicornn(
     input_size: int, hidden_size: int, alpha: float = 1.0, *, num_layers: int = 1, **settings: Unpack[WeightSettings]
 ) -> UnICORNNField | Stack:

@@ -8,7 +8,7 @@ the slope is one of weights, a w, and b = -a theta.
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import Unpack, overload
 
 import torch
 from torch import Tensor
@@ -67,10 +67,31 @@ class WilsonCowanField(VectorField):
 
     def _of(self, projected: Tensor, h: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         to_drive, to_rate = projected.split([self.drive.projected_size, self.rate.projected_size], -1)
-        least = torch.sigmoid(self.drive.bias)  # type: ignore[arg-type]
+        least = torch.sigmoid(self.drive.bias)
         return self.rate.flow(to_rate, h), torch.sigmoid(self.drive.preactivation(to_drive, h)) - least, 1 - least
 
 
+@overload
+def wilson_cowan(
+    input_size: int,
+    hidden_size: int,
+    tau: float | Tensor = ...,
+    refractory: float = ...,
+    *,
+    learn_tau: bool = ...,
+    **settings: Unpack[WeightSettings],
+) -> WilsonCowanField: ...
+@overload
+def wilson_cowan(
+    input_size: int,
+    hidden_size: int,
+    tau: float | Tensor = ...,
+    refractory: float = ...,
+    *,
+    learn_tau: bool = ...,
+    num_layers: int,
+    **settings: Unpack[WeightSettings],
+) -> WilsonCowanField | Stack: ...
 def wilson_cowan(
     input_size: int,
     hidden_size: int,

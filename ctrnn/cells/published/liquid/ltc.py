@@ -7,6 +7,8 @@ An open synapse pulls its unit to a potential of its own, e, and makes it faster
 
 from __future__ import annotations
 
+from typing import overload
+
 import torch
 from torch import Tensor, nn
 
@@ -82,6 +84,25 @@ class LTCField(VectorField):
         return self.gain * super().visible(state) + self.shift
 
 
+@overload
+def ltc(
+    input_size: int,
+    hidden_size: int,
+    *,
+    dtype: torch.dtype | None = ...,
+    device: torch.device | str | None = ...,
+    generator: torch.Generator | None = ...,
+) -> LTCField: ...
+@overload
+def ltc(
+    input_size: int,
+    hidden_size: int,
+    *,
+    num_layers: int,
+    dtype: torch.dtype | None = ...,
+    device: torch.device | str | None = ...,
+    generator: torch.Generator | None = ...,
+) -> LTCField | Stack: ...
 def ltc(
     input_size: int,
     hidden_size: int,
