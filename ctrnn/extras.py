@@ -20,6 +20,8 @@ BROUGHT_BY = {
     "sympy": ("SymPy", "prove"),
     "flint": ("python-flint", "prove"),
     "latex2mathml": ("latex2mathml", "prove"),
+    "lark": ("lark", "prove"),
+    "pint": ("pint", "prove"),
     "scipy": ("SciPy", "lab"),
     "matplotlib": ("Matplotlib", "lab"),
     "pandas": ("pandas", "lab"),

@@ -42,6 +42,7 @@ __all__ = [
     "by_key",
     "configuration",
     "configuration_from_words",
+    "configuration_of",
     "from_things",
     "shared_configuration",
 ]
