@@ -83,6 +83,9 @@ class Closure:
 def closed_under(field: Any, free: Iterable[str] | None = None, seconds: float | None = SECONDS) -> Closure:
     r"""Whether the class of a field (its equations, with all values of its free parameters) contains its warped fields.
 
+        >>> closed_under(ctrnn.leaky(1, 2, alpha=0.4)).group  # alpha absorbs c(t) = a t, and no other clock
+        'rescaling'
+
     Args:    field: a small ctrnn.VectorField or ctrnn.DelayedField, traced from its own code, or a `SymbolicField`; free: names
              of the parameters that the class may choose; if not given, those of a torch field with requires_grad, and all of a
              `SymbolicField`. All others, buffers too, stay as they are; seconds: after which no answer is given, None for no

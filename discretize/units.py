@@ -39,6 +39,9 @@ def unit(ts: Tensor | Iterable[object], samples: float = 5.0) -> float:
     of 0.2 units is close to its equation. So a unit is five samples long, by the median interval of all sequences; what is to be
     noticed should last a few units at least, and a unit is set longer where it lasts for many: by `samples`.
 
+        >>> round(unit(torch.tensor([0.0, 0.1, 0.2, 0.3])), 3)  # five median samples
+        0.5
+
     Args:    ts: of one sequence, or of several, nan after their ends; or a list of those, one for each sequence, or batch. Of a
              dataset that of its training part. samples: how many samples a unit is long.
     Shape:   ts (time,), (time, batch), or in a list each so.

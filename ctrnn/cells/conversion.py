@@ -50,6 +50,11 @@ CALLED = ("flow", "project", "forward", "visible", "__call__")
 def from_torch(module: nn.Module) -> VectorField:
     r"""Return the field whose unit Euler step is the module, on a copy of its weights (same dtype, device, gradients required).
 
+        >>> cell = torch.nn.GRUCell(3, 5)
+        >>> field, x, h = ctrnn.from_torch(cell), torch.randn(4, 3), torch.zeros(4, 5)
+        >>> cell(x, h).allclose(h + field(x, h), atol=1e-6)
+        True
+
     Args:    module: nn.RNNCell, GRUCell or LSTMCell, or an nn.RNN, GRU or LSTM of one layer and one direction.
     Returns: a plain, gru or lstm field.
     Raises:  TypeError for other modules, subclasses of these that override `forward` or another method, and modules with hooks or
@@ -131,6 +136,9 @@ def _freeze(stacked: list[tuple[Affine, int]], weights: list[Tensor], field: Vec
 @torch.no_grad()
 def to_torch(field: VectorField) -> nn.RNNCell | nn.GRUCell | nn.LSTMCell:
     r"""Return the torch cell that equals the field's unit Euler step, on a copy of its weights; torch's second bias is zero.
+
+        >>> ctrnn.to_torch(ctrnn.gru(3, 5))
+        GRUCell(3, 5)
 
     Raises:  TypeError for a field that torch has no cell for, or whose weights are computed by parametrizations; ValueError for
              one of which torch would keep in one tensor what learns and what does not.

@@ -62,6 +62,9 @@ def plain(
 ) -> Relaxation[Affine, FixedRate] | Stack:
     r"""dh/dt = tanh(Wx x + Wh h + b) - h; its unit Euler step is `torch.nn.RNN`.
 
+        >>> ctrnn.plain(1, 4)(torch.zeros(3, 1), torch.zeros(3, 4)).shape  # dh/dt for a batch of 3
+        torch.Size([3, 4])
+
     Args:    input_size, hidden_size: features and units; nonlinearity: "tanh", or "relu" for max(0, .) in its place;
              num_layers: above 1, a `Stack` of so many; bias, dtype, device, generator as in torch.nn.
     Shape:   a field x (..., input), h (..., hidden) -> dh/dt (..., hidden).
@@ -117,6 +120,10 @@ def leaky(
     **settings: Unpack[WeightSettings],
 ) -> Relaxation[Affine, InputFreeRate] | Stack:
     r"""dh/dt = alpha (tanh(Wx x + Wh h + b) - h), alpha > 0 learnable, kept as log alpha; or tau dh/dt = f(...) - h.
+
+        >>> field = ctrnn.leaky(1, 4, alpha=0.1)  # forgets in 10 units of time
+        >>> round(field.leak(field.project(torch.zeros(1, 1)), torch.zeros(1, 4)).mean().item(), 3)
+        0.1
 
     Args:    input_size, hidden_size: features and units; alpha: rate per unit of time, > 0, at the start, 0.1 if neither it nor
              tau is given; per_unit: one alpha per unit instead of one for all; nonlinearity: a word or a function of tensors,
@@ -181,6 +188,9 @@ def additive(
     r"""tau dv/dt = -v + W r(v) + Wx x + b, the CTRNN of neuroscience and robotics; its outputs are the rates r(v).
 
     The rate form, tau dr/dt = -r + f(W r + Wx x + b), is `leaky(..., nonlinearity=f, tau=tau)`.
+
+        >>> ctrnn.additive(2, 6).state_size
+        6
 
     Args:    input_size, hidden_size: features and units; nonlinearity: r, a word or a function of tensors, elementwise; tau: time
              constants, a number or (hidden,), in the units of `ts` and `dt`; learn_tau: whether they are learned, as
@@ -261,6 +271,10 @@ def gated(
 ) -> Relaxation[TanhCandidate, Gate] | NetworkGated | Stack:
     r"""dh/dt = g (tanh(Wx x + Wh h + b) - h) with a learned clock speed g = sigma(...), or of any size.
 
+        >>> output, h_n = discretize.DiscreteRNN(ctrnn.gated(2, 8))(torch.randn(20, 4, 2))
+        >>> output.shape
+        torch.Size([20, 4, 8])
+
     Args:    input_size, hidden_size: features and units; gate: "unit", one g(x, h) per unit; "global", one for all;
              "network", one for all that reads h^g, a plain field of its own, on the state [h, h^g];
              rate: "sigmoid", g in (0, 1); "softplus" or "exponential", any g > 0;
@@ -330,6 +344,11 @@ def gru(
 
     The rate g is 1 - z for torch's and Keras' z, which multiplies the old state; `from_torch` turns the signs.
 
+        >>> field = ctrnn.gru(3, 5)
+        >>> x, h = torch.randn(4, 3), torch.zeros(4, 5)
+        >>> ctrnn.to_torch(field)(x, h).allclose(h + field(x, h), atol=1e-6)  # torch's GRU is one Euler step
+        True
+
     Args:    input_size, hidden_size: features and units; reset: whether r multiplies Wh h + bh, "after" the product, as in torch
              and in Keras with `reset_after=True`, or the state "before" it, Wh (r h), as Cho et al. and Chung et al. print it and
              Keras computes with `reset_after=False`; decay: linear if not given;
@@ -377,6 +396,9 @@ def lstm(
     **settings: Unpack[WeightSettings],
 ) -> LSTMField | Stack:
     r"""dc/dt = (f - 1) c + i g, dh/dt = o tanh(f c + i g) - h; its unit Euler step is `torch.nn.LSTM`.
+
+        >>> ctrnn.lstm(3, 5).state_size  # [h, c]
+        10
 
     Args:    input_size, hidden_size: features and visible units; decay: of c, linear if not given;
              num_layers: above 1, a `Stack` of so many; bias, dtype, device, generator as in torch.nn.

@@ -76,6 +76,9 @@ class PowerDecay(Decay):
     With candidate 0, rate 1 and r > 0: h(t) = h0 (1 + r |h0|^r t)^(-1/r). Of softplus, and not of exp, since a step of a
     then moves r by no more than itself however large r is, and learning still cannot leave r > 0.
 
+        >>> ctrnn.PowerDecay(2.0)(torch.tensor([-0.5, 0.0, 2.0])).tolist()
+        [-0.125, 0.0, 8.0]
+
     Args:    exponent: r >= 0, no unit; r = 0 is `LinearDecay`. Or a tensor (hidden,), one for each unit, if learned;
              learnable: whether r is learned, from `exponent` > 0 on; hidden_size: then as many of them, None for one r for
              all units; dtype, device of what is learned, as in torch.nn.

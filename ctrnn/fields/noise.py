@@ -81,6 +81,10 @@ class Noisy(VectorField):
     Steps made for noise run it: `discretize.EulerMaruyama`, `StratonovichHeun`, ...; others refuse it by name. What looks at
     dh/dt alone, as fixed points and Jacobians, sees the field without its noise.
 
+        >>> field = ctrnn.Noisy(ctrnn.leaky(1, 3, alpha=0.5), ctrnn.Noise(0.1))
+        >>> discretize.DiscreteRNN(field, "euler-maruyama")(torch.zeros(6, 2, 1), seed=0)[0].shape
+        torch.Size([6, 2, 3])
+
     Args:    field: a `VectorField` without noise; noise: a `Noise` that fits it. On the input, the field must be linear in x.
     Shape:   as the field.
     Raises:  TypeError, ValueError for what does not fit, and for noise on the input of a field that is not linear in it.

@@ -109,6 +109,10 @@ def interval_edges(samples: int, ts: Tensor | None, hold: Hold = FORWARD) -> Ten
 class HeldPath(SampledPath):
     r"""Sample k is held on [t_k, t_k+1): piecewise constant, right-continuous.
 
+        >>> path = ctrnn.HeldPath(torch.tensor([[[1.0]], [[3.0]]]))  # samples at 0 and 1, each held for a unit
+        >>> path(torch.tensor(1.5)).tolist()
+        [[3.0]]
+
     Args:    xs: samples; ts: (time + 1,) edges of the intervals, or (time,) stamps. Default: 0, 1, ..., time. With a second
              axis, (.., batch), every sequence has its own. They may require a gradient.
              hold: "forward", a stamp is where its sample begins to act, or "backward", where it has acted since the stamp

@@ -27,6 +27,10 @@ __all__ = ["HermitePath", "LinearPath"]
 class LinearPath(SampledPath):
     r"""Straight lines between samples that stand at the knots; continuous.
 
+        >>> path = ctrnn.LinearPath(torch.tensor([[[1.0]], [[3.0]]]))
+        >>> path(torch.tensor(0.5)).tolist()
+        [[2.0]]
+
     Args:    xs: samples, at least two; ts: (time,) their stamps, or (time, batch), for every sequence its own; they may
              require a gradient. Default: 0, 1, ..., time - 1.
     Shape:   xs (time, batch, feature).

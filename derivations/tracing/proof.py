@@ -47,6 +47,9 @@ def verify(
 
     Without equations those of a field's own `formula` are proved: `verify(ctrnn.gru(1, 2))` says that the code is what it shows.
 
+        >>> bool(verify(ctrnn.gru(1, 2)))  # its code is the formula that it prints
+        True
+
     Args:    module, widths, field: as for `symbolic`; equations: Eq with left sides dh_i/dt or the next h_i' (as `symbolic`
              gives them, in any order), a dict {unit: right side}, right sides in the order of the state, or `UnitEquations`
              for the i-th unit of any width; letters: which letter of the equations is which of `symbolic(module)`, or which

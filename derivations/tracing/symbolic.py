@@ -53,6 +53,9 @@ def symbolic(
 ) -> SymbolicField | SymbolicStep:
     r"""Read the equations of a module off its torch code.
 
+        >>> symbolic(ctrnn.leaky(1, 1, alpha=0.4))[0].rhs.has(sympy.tanh)
+        True
+
     Args:    module: a small one (two units are enough to see all there is to see): a ctrnn.VectorField or any other torch
              module, called with (x, h) or (x, (h, c)), and perhaps more; widths: of its arguments, the state's second, e.g.
              {"x": 2, "h": 3} or {"x": 2, "h": (3, 3)}, where its attributes do not tell them; field: whether its answer is

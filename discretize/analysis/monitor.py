@@ -80,6 +80,12 @@ class Monitor(TextReport, AnsweredInit):
     Costs an evaluation of the leak and its counting for each step recorded; a model that is not watched pays nothing. A
     leak of 0, that of a field which declares none, is always monotone: nothing is known of it.
 
+        >>> model = discretize.DiscreteRNN(ctrnn.leaky(1, 3, alpha=0.1))
+        >>> with Monitor(model) as monitor:
+        ...     output, _ = model(torch.randn(20, 2, 1))
+        >>> round(monitor.records[""].largest.g_dt, 3)
+        0.1
+
     Args:    model: a module; warn: "overshooting" or "divergent", the first region that raises a `StepWarning`, or "never";
              every: 1 to record each call of the model, n to record every n-th one.
     Attributes: records, a `Record` for each watched module, by its name in the model ("" for the model itself).

@@ -79,6 +79,10 @@ def refine(
     A field with noise is run along one path, by finer and finer steps; the finest stand for the solution, whose order is the
     step's strong one, and nothing is held.
 
+        >>> rnn = discretize.DiscreteRNN(ctrnn.leaky(1, 3, alpha=0.1), dt=0.1)
+        >>> refine(rnn, torch.randn(20, 2, 1)).converges
+        True
+
     Args:    model: a `DiscreteRNN`, or a module with some in it, called as model(*data, **named), so with `ts=` or `lengths=`
              where these are given; metric: a number for what the model returns, such as the loss or accuracy of its task;
              halvings: of the step; rtol, atol: of the exact solution.

@@ -77,6 +77,10 @@ class Collate(AnsweredInit):
 
     The dataset gives x, (x, target), (x, ts, target), or a dict with "x" and perhaps "ts" and "target".
 
+        >>> batch = Collate()([(torch.randn(3, 2), 0), (torch.randn(5, 2), 1)])
+        >>> batch.xs.shape, batch.lengths.tolist(), batch.targets.tolist()
+        (torch.Size([5, 2, 2]), [3, 5], [0, 1])
+
     Args:    missing: what becomes of nan in x. None: it stays, and sequence modules refuse it. "mask": x is [values, seen], the
              value 0 and seen 0 where one is missing, as models that jump read it. "hold": the same with the last value seen in
              place of a missing one, as `ctrnn.inputs.hold_missing` has it.

@@ -30,6 +30,10 @@ __all__ = ["DiscreteCell", "checked_step", "put_step"]
 class DiscreteCell(AnsweredInit, nn.Module):
     r"""h <- step(field, x, h, dt).
 
+        >>> cell = DiscreteCell(ctrnn.gru(2, 8))
+        >>> cell(torch.randn(4, 2), torch.zeros(4, 8)).shape
+        torch.Size([4, 8])
+
     Args:    field: a `VectorField`, shared, not copied, or for `unroll` a `DelayedField`; step: a one-step map, or its name;
              dt: > 0, in units of time; allow_overshoot: do not warn of steps that multiply what they should forget by more than
              1, as Euler's with rate times dt above 2; `cell.watch.largest` is the largest rate times dt seen, see overshoot.py

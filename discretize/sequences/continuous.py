@@ -52,6 +52,11 @@ PATHS: dict[str, Any] = {"held": HeldPath, "linear": LinearPath, "hermite": Herm
 class ContinuousRNN(FieldModule):
     r"""The field integrated exactly over held samples: output k is the state after sample k has been read.
 
+        >>> rnn = ContinuousRNN(ctrnn.gated(2, 8), rtol=1e-6)
+        >>> stamps = torch.tensor([0.0, 0.3, 1.9, 2.0])  # when samples begin, and the last one ends
+        >>> rnn(torch.randn(3, 4, 2), ts=stamps)[0].shape
+        torch.Size([3, 4, 8])
+
     Args:    field: a `VectorField` or a `DelayedField`, shared, not copied; method, rtol, atol, max_step, gradient,
              max_num_steps, min_step, first_step, progress, fused, on_failure as for `integrate`; hold, open_interval,
              batch_first as for `DiscreteRNN`; dt: how long a sample lasts where no `ts` says it, as there, 1 if not given:

@@ -48,6 +48,10 @@ class Layers(SequenceModule):
     sample for as long as it lasts, and the layer's output is both side by side. All steps, solvers, kernels, `ts` and
     `lengths` are those of the modules.
 
+        >>> lower, upper = discretize.DiscreteRNN(ctrnn.gru(2, 8)), discretize.DiscreteRNN(ctrnn.plain(8, 8))
+        >>> Layers([lower, upper])(torch.randn(20, 3, 2))[0].shape
+        torch.Size([20, 3, 8])
+
     Args:    layers: `DiscreteRNN`s or `ContinuousRNN`s, or pairs of them, the first reads x; each further one reads as many
              features as the layer below has outputs. They are time-first and hold forward, whatever stands here.
              dropout: the probability to drop each output of every layer but the last, at each sample anew, in training.

@@ -29,6 +29,12 @@ PLACES = ("ts", "lengths", "seed", "h_0")  # by position after xs until version 
 class SequenceModel(AnsweredInit, nn.Module):
     r"""A sequence of inputs -> a sequence of outputs, by any field under any step or solver.
 
+        >>> model = SequenceModel(discretize.DiscreteRNN(ctrnn.gru(2, 8)), 3)
+        >>> model(torch.randn(20, 4, 2)).shape  # 3 numbers at every sample
+        torch.Size([20, 4, 3])
+        >>> model.solved(rtol=1e-6)(torch.randn(20, 4, 2)).shape  # the same weights, their equation solved
+        torch.Size([20, 4, 3])
+
     Args:    rnn: a `DiscreteRNN`, `ContinuousRNN`, `Layers` or `JumpRNN`, shared; output_size: numbers read out after every
              sample; encoder: a module of each sample, (..., features) -> (..., input), before the rnn; generator: for the
              read-out's weights, which start as those of torch.nn.Linear.

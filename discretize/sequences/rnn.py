@@ -41,6 +41,11 @@ __all__ = ["DiscreteRNN"]
 class DiscreteRNN(FieldModule):
     r"""The field unrolled by a step map: output k is the state after sample k.
 
+        >>> rnn = DiscreteRNN(ctrnn.gru(2, 8), dt=0.5)
+        >>> output, h_n = rnn(torch.randn(20, 4, 2))
+        >>> output.shape, h_n.shape
+        (torch.Size([20, 4, 8]), torch.Size([1, 4, 8]))
+
     Args:    field: a `VectorField`, or a `DelayedField`, whose past is h_0 before the first sample; shared, not copied; step: a
              one-step map, or the name of one, such as "rk4" or "exponential-euler", see docs/steps.md; dt: how long
              a sample lasts where no `ts` says it, 1 if not given; substeps: equal steps a sample is read in; hold: "forward", a

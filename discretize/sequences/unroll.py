@@ -39,6 +39,9 @@ def unroll(
 
     `hs[0]` is h0, and `hs[1:]` are the states behind the outputs of `DiscreteRNN(cell.field, cell.step, cell.dt)(xs)`.
 
+        >>> unroll(discretize.DiscreteCell(ctrnn.gru(2, 8)), torch.randn(20, 4, 2)).hs.shape  # with the state at the start
+        torch.Size([21, 4, 8])
+
     Args:    cell: a `DiscreteCell`; xs: samples; h0: the state before the first one, zero if not given; fused: as for
              `DiscreteRNN`, with "engine" and "engine_why" among the `stats`; seed: of the noise, as for `DiscreteRNN`.
     Shape:   xs (time, batch, input), h0 (batch, state) -> ts 0, dt, ..., T dt; hs (T + 1, batch, state), hs[0] = h0.

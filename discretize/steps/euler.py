@@ -22,6 +22,10 @@ __all__ = ["Euler", "SymplecticEuler", "Taylor2"]
 class Euler(ExplicitRungeKutta):
     r"""h + dt F(h), F(h) = field(x, h). Gate g; R(z) = 1 + z.
 
+        >>> field, x, h = ctrnn.plain(1, 3), torch.randn(2, 1), torch.zeros(2, 3)
+        >>> discretize.DiscreteCell(field, Euler(), dt=0.1)(x, h).allclose(h + 0.1 * field(x, h))
+        True
+
     Shape:   as `Step`.
     Source:  Tallec and Ollivier 2018, "the Taylor expansion with discretization step dt = 1", eqs. (2), (5), (8), (10).
     """

@@ -25,6 +25,10 @@ __all__ = ["ETD2", "ETDRK4", "ExponentialEuler", "FittedMidpoint"]
 class ExponentialEuler(Step):
     r"""h + dt phi_1(-L dt) F(h). R = 1 + phi_1(-l) z with l = L dt; e^z where all is leak.
 
+        >>> cell = discretize.DiscreteCell(ctrnn.leaky(1, 3, alpha=0.5), ExponentialEuler(), dt=100.0)
+        >>> bool((cell(torch.zeros(1, 1), torch.ones(1, 3)).abs() < 1).all())  # however long the step
+        True
+
     Shape:   as `Step`.
     Source:  Cox and Matthews 2002, ETD1, with L from the field; the gate 1 - e^-g is this project's result 1.
     """

@@ -178,7 +178,7 @@ def docstring_nodes(text: str, package: str, names: list[str]) -> list[nodes.Nod
     sections = nodes.definition_list(classes=["sections"])
     for head, words in reading.paragraphs(text):
         if head == "code":
-            made.append(nodes.literal_block(words, words, language="text"))
+            made.append(nodes.literal_block(words, words, language="pycon" if words.startswith(">>>") else "text"))
         elif not head:
             made.append(nodes.paragraph("", "", *inline(words, package)))
         elif head == "Example":

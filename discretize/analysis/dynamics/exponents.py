@@ -83,6 +83,10 @@ def lyapunov(
     where that is 0. Fewer exponents than units begin with directions drawn once for all, so that none is missed that the first
     units do not feel.
 
+        >>> logistic = discretize.Map(lambda r, h: r * h * (1 - h))
+        >>> bool(lyapunov(logistic, torch.tensor([[0.2]]), 4.0, intervals=200).exponents[0, 0] > 0.6)  # log 2
+        True
+
     Args:    system: a `Flow` or `Map`; p: its parameter, one or one for each; intervals: how many are averaged, at
              least 16; xs: inputs, held for an interval each, in place of the system's own: a driven trajectory; transient:
              intervals before the first that counts, a tenth of all if not given; count: how many exponents, all if not given;
