@@ -1,6 +1,7 @@
 """Compile kernels for sequences for an H100 or H200 (sm_90), without one, and write down what Triton made of them.
 
-    python tools/triton_table.py                                   the table of docs/kernels.md: docs/tables/triton-steps/rows.csv
+    python tools/triton_table.py                    docs/tables/triton-steps/rows.csv, and the table of docs/kernels.md
+    python tools/triton_table.py --page             that table alone, of what the files say; before.csv is of an older writer
     python tools/triton_table.py --fields gru --hidden 128 --rows 1,2,4 --warps 8,16 --out -
 
 Needs torch, triton (pip install triton) and this project; no GPU. For each pass: registers of a thread, bytes spilled to memory
@@ -17,8 +18,9 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator
-from contextlib import redirect_stdout
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, redirect_stdout
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +32,18 @@ from discretize.kernels.record.program import StepModule, program_of
 from discretize.kernels.triton import kernels
 from discretize.kernels.triton.shapes import Shape, many, shape_of
 from experiments.bench.parts.cells import OwnGated
+from experiments.reports.marked import fill
+from experiments.reports.spreads import markdown
 
-FIELDS = {"plain": ctrnn.plain, "gated": ctrnn.gated, "GRU": ctrnn.gru, "LSTM": ctrnn.lstm, "own": OwnGated}
+FIELDS: dict[str, Callable[[int, int], ctrnn.VectorField]] = {
+    "plain": ctrnn.plain,
+    "gated": ctrnn.gated,
+    "GRU": ctrnn.gru,
+    "LSTM": ctrnn.lstm,
+    "own": OwnGated,
+}
 TABLE = Path(__file__).parent.parent / "docs" / "tables" / "triton-steps" / "rows.csv"
+PAGE = TABLE.parents[2] / "kernels.md"
 COUNTED = {
     "barriers": r"\bBAR\b",
     "tensor core products": "HMMA|HGMMA",
@@ -50,19 +61,40 @@ def main() -> None:
     parser.add_argument("--hidden", default="64,128,256", help="units")
     parser.add_argument("--rows", default="", help="samples of a program; without it those that are chosen at batch 32")
     parser.add_argument("--warps", default="", help="of a program; without it as chosen")
+    parser.add_argument("--page", action="store_true", help="compile nothing")
     parser.add_argument("--out", default=str(TABLE), help="a CSV file; - is stdout")
     given = parser.parse_args()
-    if given.out != "-":
-        Path(given.out).parent.mkdir(parents=True, exist_ok=True)
     warnings.filterwarnings("ignore", message="TRITON_DEFAULT_FP_FUSION")
-    with sys.stdout if given.out == "-" else open(given.out, "w", newline="") as file, redirect_stdout(sys.stderr):
-        table = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        table.writeheader()
-        for field in given.fields.split(","):
-            for hidden in _numbers(given.hidden):
+    if not given.page:
+        with ExitStack() as stack:
+            file = sys.stdout if given.out == "-" else stack.enter_context(open(given.out, "w", newline=""))
+            stack.enter_context(redirect_stdout(sys.stderr))
+            table = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+            table.writeheader()
+            for field, hidden in product(given.fields.split(","), _numbers(given.hidden)):
                 for row in rows_of(field, hidden, _numbers(given.rows), _numbers(given.warps)):
                     table.writerow(row)
                     file.flush()
+    if given.page or Path(given.out) == TABLE:
+        PAGE.write_text(fill(PAGE.read_text(), "triton", {"steps": steps()}))
+
+
+def steps() -> str:
+    """The table of docs/kernels.md, of both files' rows."""
+    before, now = ({tuple(row[name] for name in COLUMNS[:3]): row for row in _read(name)} for name in ("before.csv", TABLE.name))
+    head = ["", "units", "pass", "before: registers", "spilled", "instructions", "barriers"]
+    head += ["now: samples, warps", "registers", "spilled", "instructions", "barriers"]
+    shown = ("registers", "spilled", "instructions", "barriers")
+    lines = [
+        [*key, *(before[key][name] for name in shown), f"{row['samples']}, {row['warps']}", *(row[name] for name in shown)]
+        for key, row in now.items()
+    ]
+    return markdown(head, lines)
+
+
+def _read(name: str) -> list[dict[str, str]]:
+    with open(TABLE.parent / name, newline="") as file:
+        return [row | {"spilled": row["spilled"].partition("/")[0]} for row in csv.DictReader(file)]
 
 
 def rows_of(field: str, hidden: int, rows: list[int], warps: list[int]) -> Iterator[dict[str, Any]]:
