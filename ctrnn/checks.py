@@ -12,6 +12,7 @@ import numbers
 from collections.abc import Callable, Collection, Iterable
 from typing import TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -189,10 +190,16 @@ def as_numbers(value: object) -> Tensor:
         raise TypeError("A nested tensor holds no numbers in rows of one length.")
     if isinstance(value, Tensor):
         return value.clone()
+    value = writable(value)
     given = torch.as_tensor(value, device="cpu")
     if given.is_floating_point() and not hasattr(value, "dtype"):
         given = torch.as_tensor(value, dtype=torch.float64, device="cpu")
     return given.clone()
+
+
+def writable(value: object) -> object:
+    """Return a copy of an array that may not be written to, as pandas 3 gives them: torch warns of those."""
+    return value.copy() if isinstance(value, np.ndarray) and not value.flags.writeable else value
 
 
 def time_dtype(device: torch.device) -> torch.dtype:

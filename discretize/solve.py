@@ -71,8 +71,8 @@ MOST_PLANNED = 256  # fields and settings that a process remembers
 def integrate(
     field: VectorField | Callable[..., Any],
     path: Path | None,
-    h0: Tensor | Sequence[Tensor],
-    ts: Tensor,
+    h0: Tensor | Sequence[Tensor] | None = None,
+    ts: Tensor | None = None,
     *,
     method: Method = "dopri5",
     rtol: float = 1e-5,
@@ -105,9 +105,10 @@ def integrate(
 
     Args:    field: a `VectorField`; path: its input, of as many sequences as there are states, or of one, which all read; None
              for a field without input. Or field: a function or module f(t, h), path: None; t is (batch, 1), and f acts on each
-             sample by itself. h0: the state at ts[0]; for an f(t, h) perhaps several tensors (batch, ...), then h and dh/dt are
-             tuples, and the result's `parts`. ts: times in the path's interval, increasing, or decreasing to run backwards;
-             shared, or for every sequence its own, which then may repeat.
+             sample by itself. h0: the state at ts[0], not given that in which a field begins, `initial_state`; for an f(t, h)
+             perhaps several tensors (batch, ...), then h and dh/dt are tuples, and the result's `parts`. ts: times in the path's
+             interval, always given, increasing, or decreasing to run backwards; shared, or for every sequence its own, which
+             then may repeat.
              method: dopri5, tsit5, dopri8, bosh3, adaptive_heun, or rodas5p for stiff fields, a pair of your own
              (`EmbeddedRungeKutta`, `EmbeddedMethod`) or a `StepDoubling` of any step, whose estimated error per
              step is held below (rtol |h| + atol) / 8 in every unit of every sample, so that the result is within a few
@@ -152,6 +153,9 @@ def integrate(
              tolerances near the rounding of the dtype.
     Source:  Hairer, Norsett and Wanner, Solving ODEs I; Tallec and Ollivier 2018, eq. (6), for the speed.
     """
+    if ts is None:
+        raise TypeError(f"`integrate` needs `ts`. {ORDERS['integrate']}")
+    h0 = _own_start(field, path) if h0 is None else h0
     given = (method, rtol, atol, max_step, gradient, max_num_steps, min_step, first_step, progress, fused, on_failure)
     plain = speed is seed is delays is history is None and not events
     if plain and (solved := _as_planned(field, path, h0, ts, given)) is not None:
@@ -167,6 +171,13 @@ def integrate(
     if plain:
         _keep_plan(field, path, h0, solved, settings, given)
     return solved
+
+
+def _own_start(field: object, path: Any) -> Tensor:
+    """The state that a field starts from by itself, of as many sequences as its input has."""
+    if not isinstance(field, VectorField | DelayedField):
+        raise TypeError("`h0` is missing: an equation f(t, h) has no state of its own to start from. Give it, (batch, state).")
+    return field.initial_state(1 if path is None else as_path(path).batch)
 
 
 def solve_with_past(

@@ -177,7 +177,11 @@ IN_PYTHON = [
     (lambda: DiscreteCell(FIELD)(X[0], hx=H), TypeError, "`DiscreteCell` takes no `hx`; did you mean `h`?"),
     (lambda: FIELD(X[0], hx=H), TypeError, "takes no `hx`; did you mean `h`?"),
     (lambda: DiscreteCell(FIELD)(X[0], (H, H)), TypeError, "`h` must be one torch.Tensor, got a tuple; join its parts"),
-    (lambda: integrate(FIELD, PATH, None, TS), TypeError, "got NoneType; start from `field.initial_state(batch)`."),
+    (
+        lambda: integrate(lambda t, h: -h, None, None, TS),
+        TypeError,
+        "`h0` is missing: an equation f(t, h) has no state of its own",
+    ),
     (lambda: integrate(FIELD, PATH, y0=H, t=TS), TypeError, "`integrate` takes no `y0`; did you mean `h0`?"),
     (lambda: integrate(FIELD, lambda t: X[0], H, TS), TypeError, "a function of time in `ctrnn.FunctionPath`"),
     (lambda: ContinuousRNN(FIELD, solver="dopri5"), TypeError, "`ContinuousRNN` takes no `solver`; did you mean `method`?"),

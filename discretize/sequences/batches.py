@@ -190,6 +190,6 @@ def _check_alike(parts: dict[str, Tensor], first: dict[str, Tensor], where: str)
 
 def _as_tensor(name: str, value: object) -> Tensor:
     try:
-        return torch.as_tensor(value)
+        return torch.as_tensor(checks.writable(value))
     except (TypeError, ValueError, RuntimeError) as error:
         raise TypeError(f"`{name}` must be a tensor, an array or numbers, got {type(value).__name__}.") from error

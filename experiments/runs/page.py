@@ -73,7 +73,7 @@ def write_page(folder: Path) -> Path:
         "Begun": config["begun"],
         "Time": f"{result['seconds']:.1f} s for {result['steps']} steps, {config['threads']} thread(s)",
         "Engine": ", ".join(result["engines"]),
-        "Machine": ", ".join(str(value) for value in config["machine"].values()),
+        "Machine": ", ".join(f"{name} {value}" for name, value in config["machine"].items()),
         "Versions": ", ".join(f"{name} {number}" for name, number in config["versions"].items()),
     }
     parameters = sum(parameter.numel() for parameter in model.parameters())
@@ -122,7 +122,7 @@ def _learned(rows: Sequence[Mapping[str, str]], configuration: Configuration, re
         for name, words, ax, marked in shown:
             ax.plot([int(row["step"]) for row in measured], [float(row[name]) for row in measured], color=BLUE, label="held out")
             for (guess, value), colour in zip(marked.items(), (ORANGE, GREEN, INK), strict=False):
-                ax.axhline(value, color=colour, linewidth=1, linestyle=(0, (4, 2)), label=f"guess: {guess}")
+                ax.axhline(value, color=colour, linewidth=1, linestyle=(0, (4, 2)), label=_guess("guess", guess))
             if words in other:
                 ax.axhline(other[words], color=PURPLE, linewidth=1, linestyle=(0, (1, 1.5)), label="nn.GRU beside, on the test")
             ax.set_ylabel(words)
@@ -138,8 +138,8 @@ def _learned(rows: Sequence[Mapping[str, str]], configuration: Configuration, re
     listed = [
         [name, *(f"{found[name]:.4g}" if name in found else "–" for found in (result["measures"], other))] for name in every
     ]
-    listed += [[f"loss of a guess: {name}", f"{value:.4g}", ""] for name, value in guesses.items()]
-    listed += [[f"accuracy of a guess: {name}", f"{value:.4g}", ""] for name, value in accuracies.items()]
+    listed += [[_guess("loss of a guess", name), f"{value:.4g}", ""] for name, value in guesses.items()]
+    listed += [[_guess("accuracy of a guess", name), f"{value:.4g}", ""] for name, value in accuracies.items()]
     loss, lowest = result["measures"]["loss"], min(guesses.values(), default=math.inf)
     failures = [f"The loss on the test is {loss:.4g}, no less than the {lowest:.4g} of a guess."] if not loss < lowest else []
     return Section.from_template(
@@ -147,6 +147,11 @@ def _learned(rows: Sequence[Mapping[str, str]], configuration: Configuration, re
         listed=listed if other else [row[:2] for row in listed], other=other, asked=configuration.training.beside,
         kept=configuration.training.keep, guessed=bool(guesses), lowest=lowest, steps=result["steps"],
     )  # fmt: skip
+
+
+def _guess(what: str, name: str) -> str:
+    """Name a predictor that learns nothing; one that is called "guess" needs no second name."""
+    return what if name == "guess" else f"{what}: {name}"
 
 
 def _logarithmic(ax: Axes, values: Sequence[float]) -> None:

@@ -311,7 +311,9 @@ def _weights_at(p: Tensor, weights: Callable[[Tensor], object], field: nn.Module
 
 def check_system(system: object, takes_delays: bool = False) -> None:
     if not isinstance(system, Dynamics):
-        raise TypeError(f"`system` must be a discretize.analysis.Flow or discretize.analysis.Map, got {type(system).__name__}.")
+        hint = "; take `discretize.Flow(field, x)`, its input held at x, or `discretize.Map(cell, x)`" if callable(system) else ""
+        kinds = "a discretize.analysis.Flow or discretize.analysis.Map"
+        raise TypeError(f"`system` must be {kinds}, got {type(system).__name__}{hint}.")
     if system.delayed is not None and not takes_delays:
         raise TypeError(
             "`field` must be a ctrnn.VectorField: of one that reads its own past the state is a history, and `fixed_points` "

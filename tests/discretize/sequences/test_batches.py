@@ -166,3 +166,14 @@ X, TS = torch.zeros(3, 2), torch.arange(3.0)
 def test_samples_that_do_not_fit_are_refused_in_words(samples, error, message):
     with pytest.raises(error, match=message):
         Collate()(samples)
+
+
+def test_arrays_that_may_not_be_written_to_are_read_without_a_warning():
+    """As pandas 3 gives them; a warning is an error here."""
+    x, ts, target = np.ones((3, 2)), np.arange(3.0), np.array([1, 0])
+    for array in (x, ts, target):
+        array.flags.writeable = False
+    batch = Collate()([(x, ts, target)])
+    assert_close(batch.xs[:, 0], torch.ones(3, 2))
+    assert batch.targets.tolist() == [[1, 0]]
+    assert batch.ts[:, 0].tolist() == [0, 1, 2]

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import re
 
 import numpy as np
 import problems
@@ -462,3 +463,35 @@ def nobody(field, **settings):
         yield solved.hs
         assert solved(torch.tensor([0.5, 1.5])).shape == (2, 0, field.state_size)
     yield integrate(field, ctrnn.FunctionPath(lambda t: torch.zeros(0, 2), (0.0, 3.0), 2), h0, torch.arange(3.0)).hs
+
+
+@pytest.mark.parametrize("make", [ctrnn.gated, ctrnn.lstm, lambda i, h: ctrnn.Noisy(ctrnn.plain(i, h), ctrnn.Noise(0.1))])
+def test_without_h0_a_field_starts_from_its_own_initial_state(make):
+    field, path, ts = make(2, 3), ctrnn.HeldPath(torch.randn(5, 4, 2)), torch.tensor([0.0, 1.5, 5.0])
+    how = {"seed": 3, "method": "euler-maruyama"} if isinstance(field, ctrnn.Noisy) else {}
+    given = integrate(field, path, field.initial_state(4), ts, **how)
+    for other in (integrate(field, path, ts=ts, **how), integrate(field, path, None, ts, **how)):
+        assert_close(other.hs, given.hs, rtol=0, atol=0)
+
+
+def test_without_h0_a_field_with_delays_starts_from_its_own_initial_state_too():
+    class Echo(ctrnn.DelayedField):
+        def flow(self, projected, h, past):
+            return projected - past[0]
+
+    field, path, ts = Echo(2, 2, delays=[1.0]), ctrnn.HeldPath(torch.randn(5, 4, 2)), torch.tensor([0.0, 2.0, 5.0])
+    expected = integrate(field, path, torch.zeros(4, 2), ts)
+    assert_close(integrate(field, path, ts=ts).hs, expected.hs, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: integrate(lambda t, h: -h, None, ts=torch.arange(2.0)), "`h0` is missing: an equation"),
+        (lambda: integrate(ctrnn.plain(1, 2), ctrnn.HeldPath(torch.zeros(3, 1, 1))), "`integrate` needs `ts`."),
+        (lambda: integrate(ctrnn.plain(1, 2), torch.zeros(3, 1, 1), ts=torch.arange(2.0)), "`path` must be a ctrnn.inputs.Path"),
+    ],
+)
+def test_what_is_missing_and_cannot_be_known_is_named(call, words):
+    with pytest.raises(TypeError, match=re.escape(words)):
+        call()

@@ -23,7 +23,7 @@ from experiments.__main__ import main
 from experiments.runs import command, training
 from experiments.runs.checkpoints import read_state
 from experiments.runs.configuration import configuration_from_words
-from experiments.runs.page import _answered, _smoothed, write_page
+from experiments.runs.page import _answered, _guess, _smoothed, write_page
 from experiments.runs.sweep import compared
 from experiments.runs.training import train
 from experiments.tasks.task import Batch
@@ -288,6 +288,13 @@ def test_a_loss_that_is_not_below_a_guess_is_a_failure_on_the_page(of_a_solve):
     guesses = [float(cells[0]) for name, cells in rows_of(page, "On the test").items() if name.startswith("loss of a guess")]
     assert loss > min(guesses)  # two steps learn nothing
     assert f"The loss on the test is {loss:.4g}, no less than the {min(guesses):.4g} of a guess." in page.elements[0].text
+
+
+def test_the_machine_of_a_page_is_said_by_names_and_a_guess_once(of_a_solve):
+    folder, _, page = of_a_solve
+    machine = json.loads((folder / "config.json").read_text())["machine"]
+    assert all(f"{name} {value}" in page.elements[0].text for name, value in machine.items())
+    assert (_guess("accuracy of a guess", "guess"), _guess("loss", "blind")) == ("accuracy of a guess", "loss: blind")
 
 
 def test_a_long_curve_is_of_means_of_neighbours_at_the_last_of_their_steps():

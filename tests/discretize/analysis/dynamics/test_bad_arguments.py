@@ -57,6 +57,7 @@ REFUSED = [
     (lambda: Flow(PLANE.field, weights=lambda p: {}), TypeError, "its parameter as its input"),
     (lambda: Map(FIELD, x=zeros(2)), ValueError, "a field is no map"),
     (lambda: fixed_points(FIELD, STARTS), TypeError, "`system` must be a discretize.analysis.Flow"),
+    (lambda: fixed_points(FIELD, STARTS), TypeError, "take `discretize.Flow(field, x)`, its input held at x"),
     (lambda: periodic_orbits(PLANE, 2, TWO), TypeError, "is a flow"),
     (lambda: continuation(Flow(lambda p, h: p + h**2), ones(1), 1.0, (0, 2)), ValueError, "no fixed point near"),
 ]  # fmt: skip
