@@ -7,27 +7,55 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from html import escape
 from importlib import import_module
 from types import FunctionType
 
 from derivations.claim import Claim, Entry, decided
 from derivations.contents import SOURCES
 
-__all__ = ["chapter", "chapters_of", "decide_all", "entries", "ledger"]
+__all__ = ["Ledger", "chapter", "chapters_of", "decide_all", "entries", "ledger"]
 
 
-def ledger(source: str | None = None, *, workers: int = 1) -> list[Claim]:
+class Ledger(list[Claim]):
+    """Claims in the order of the texts; printed, and at the end of a notebook's cell, a table of verdicts by source."""
+
+    def _table(self) -> list[list[str]]:
+        verdicts = Counter((claim.source, claim.verdict) for claim in self)
+        kinds = list(dict.fromkeys(claim.verdict for claim in self))
+        sources = dict.fromkeys(claim.source for claim in self)
+        rows = [[source, *(str(verdicts[source, kind] or "") for kind in kinds)] for source in sources]
+        return [["", *kinds], *rows]
+
+    def __str__(self) -> str:
+        if not self:
+            return "no claims"
+        table = self._table()
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        lines = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in table]
+        return "\n".join(line.rstrip() for line in lines)
+
+    def __repr__(self) -> str:
+        return f"<Ledger: {len(self)} claims>"
+
+    def _repr_html_(self) -> str:
+        rows = [f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in self._table()]
+        return f'<table class="ctrnn"><caption>{len(self)} claims</caption><tbody>{"".join(rows)}</tbody></table>'
+
+
+def ledger(source: str | None = None, *, workers: int = 1) -> Ledger:
     r"""Decide every claim.
 
     Args:    source: the stem of a literature file or "this project", all of them if not given; workers: processes to
              share the chapters among (a script that asks for more than one needs `if __name__ == "__main__":`).
-    Returns: claims in the order of the texts.
+    Returns: a list of claims in the order of the texts, which shows itself as a table.
     Raises:  ValueError for a source that is not in the ledger, or for less than one worker.
     Source:  the texts named in docs/references.md; this project.
     """
-    return list(decide_all(source, workers=workers))
+    return Ledger(decide_all(source, workers=workers))
 
 
 def decide_all(source: str | None = None, *, workers: int = 1) -> Iterator[Claim]:

@@ -29,6 +29,7 @@ from derivations.tracing.wide import certificates_for_every_width
 from derivations.twins.cells import UnitEquations
 from derivations.twins.fields import SymbolicField, SymbolicStep
 from discretize.kernels.record.recording import operation_name
+from discretize.progress import progress_bar
 
 __all__ = ["verify"]
 
@@ -42,6 +43,7 @@ def verify(
     field: bool | None = None,
     assumptions: Iterable[Basic] = (),
     seconds: float | None = SECONDS,
+    progress: bool = False,
 ) -> Verdict:
     r"""Prove that a module's own code is the given equations, for all weights, inputs and states.
 
@@ -55,7 +57,7 @@ def verify(
              for the i-th unit of any width; letters: which letter of the equations is which of `symbolic(module)`, or which
              expression in them, where names do not tell; assumptions: on letters, as tau > 0, beside those that the letters of
              the equations carry, which are made where it is not proved without; seconds: after which it is undecided, None for
-             no limit.
+             no limit; progress: a bar that counts what was done, recording, reading, and attempts to prove.
     Returns: a `Verdict`, true only if proved: `evidence` says how, and at which sizes or for every width; `defined_on` where
              both sides are defined if that is not everywhere; `certificate` what the checker accepts, one for each unit and,
              for every width, one for the i-th of each part of the state; where refuted, `replay()` computes both sides in
@@ -67,8 +69,13 @@ def verify(
     if equations is OWN_FORMULA:
         module = with_free_weights(module)  # a letter of the formula is the weight that the code reads, however it is computed
     start, at, verdict = perf_counter(), list[str](), Verdict(UNDECIDED, 0.0, "")
+
+    def doing(what: str) -> None:
+        at.append(what)
+        show(len(at))
+
     try:
-        with time_limit(seconds), as_written():
+        with progress_bar("verify", progress, unit="stage") as show, time_limit(seconds), as_written():
             if isinstance(equations, UnitEquations):
                 if letters or widths is not None or field or assumptions:
                     raise ValueError(
@@ -76,11 +83,11 @@ def verify(
                         "`assumptions`."
                     )
                 widths, written = at_sizes(module, equations)
-                verdict = _verified(module, written, {}, widths, False, (), at.append)
+                verdict = _verified(module, written, {}, widths, False, (), doing)
                 verdict = _for_every_width(verdict, module, equations) if verdict else verdict
             else:
                 chosen = {} if letters is None else letters
-                verdict = _verified(module, equations, chosen, widths, field, tuple(assumptions), at.append)
+                verdict = _verified(module, equations, chosen, widths, field, tuple(assumptions), doing)
     except OutOfTime:
         if verdict:
             verdict = replace(verdict, evidence=f"{verdict.evidence}; at the module's sizes only: out of time")

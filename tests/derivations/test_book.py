@@ -5,6 +5,7 @@ import json
 import os
 import re
 from collections import Counter, defaultdict
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from itertools import pairwise, product
@@ -277,3 +278,12 @@ def test_every_mutation_turns_its_verdict(chapter):
 @pytest.mark.slow
 def test_undecided_claims_stay_few(written):
     assert sum(entry.expected == UNDECIDED for entry in written) < len(written) / 20
+
+
+def test_a_ledger_shows_its_verdicts_as_a_table():
+    one = derivations.Claim("a text", "(1)", "x = x", (), "holds", None, "", 0.0)
+    found = book.Ledger([one, one, replace(one, source="<b>", verdict="undecided")])
+    assert str(found).splitlines() == ["        holds  undecided", "a text      2", "<b>                    1"]
+    assert repr(found) == "<Ledger: 3 claims>"
+    assert "<td>&lt;b&gt;</td><td></td><td>1</td>" in found._repr_html_()
+    assert str(book.Ledger()) == "no claims"

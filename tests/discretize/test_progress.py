@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 import ctrnn
+import derivations
 import discretize
 from discretize import progress
 from discretize.analysis import Flow, continuation, fixed_points, lyapunov
@@ -38,7 +39,11 @@ def exponents(**how):
     return lyapunov(Flow(FIELD, HELD).stepped("euler"), STARTS, intervals=16, **how).exponents
 
 
-CALLS = {"integrate": solved, "fixed_points": rests, "continuation": branch, "lyapunov": exponents}
+def proof(**how):
+    return torch.tensor(bool(derivations.verify(ctrnn.leaky(1, 1), **how)))
+
+
+CALLS = {"verify": proof, "integrate": solved, "fixed_points": rests, "continuation": branch, "lyapunov": exponents}
 
 
 @pytest.mark.parametrize("name", CALLS)
