@@ -82,8 +82,9 @@ def _by_torch(problem: HeldProblem, fused: Fused, reads: Reads | None) -> Tensor
 
 
 def _quicker_by_torch(problem: HeldProblem, fused: Fused, reads: Reads | None) -> tuple[Tensor | Shown | None, str | None]:
-    """By torch's function where it is faster than a kernel, of callers that do not read all of the states; and why."""
-    if reads is None or setting_reason(fused):
+    """By torch's function where it is faster than a kernel, of callers that do not read all of the states; and why. Not of
+    sequences of different lengths: packed samples it takes more slowly, and backwards by the square of their number."""
+    if reads is None or reads.lengths is not None or setting_reason(fused):
         return None, None
     from discretize.kernels import torchs_own  # noqa: PLC0415 - see above
 

@@ -43,7 +43,7 @@ def run_jointly(
     if not plans or (run := joined([plan.torchs for plan in plans], directions)) is None:
         return None
     learning = torch.is_grad_enabled() and (found.requires_grad or h0.requires_grad or any(plan.learns for plan in plans))
-    whys = [plan.torchs_reason(samples, batch, learning) for plan in plans]
+    whys = [plan.torchs_reason(samples, batch, learning, sizes is not None) for plan in plans]
     watched = [(module.watch, plan) for module, plan in zip(modules, plans, strict=True)]
     if None in whys or any(watch.looks(plan.stats["method"], plan.field, 1.0, h0[0]) for watch, plan in watched):
         return None

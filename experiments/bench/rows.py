@@ -37,12 +37,13 @@ class Row:
 
 
 class Quartiles(NamedTuple):
-    """Quartiles of values, and how many there are."""
+    """Quartiles of values, how many there are, and the largest."""
 
     low: float
     median: float
     high: float
     rounds: int
+    most: float
 
 
 def quartiles(values: Values) -> Quartiles | None:
@@ -51,7 +52,7 @@ def quartiles(values: Values) -> Quartiles | None:
     if not known:
         return None
     low, median, high = np.quantile(known, [0.25, 0.5, 0.75]).tolist()
-    return Quartiles(low, median, high, len(known))
+    return Quartiles(low, median, high, len(known), max(known))
 
 
 def ratio(values: Values, reference: Values) -> Quartiles | None:

@@ -20,7 +20,7 @@ import pandas as pd
 import tyro
 
 from ctrnn.storage.files import write_atomically
-from experiments.bench.parts.cells import COUNTERPARTS, LOOP
+from experiments.bench.parts.cells import BY_DEFAULT, COUNTERPARTS, LOOP
 from experiments.bench.parts.growth import exponent, sweeps
 from experiments.bench.rows import BACKWARD, WORKS, data_frame, medians, quartiles, ratio
 from experiments.bench.session import ENGINES
@@ -61,22 +61,25 @@ def _cells(rows: pd.DataFrame) -> Iterator[str]:
     """A table for each of the sizes and works: fields by engine, as ratios to torch.nn.GRU (or milliseconds, without it)."""
     for (sizes, work), same in rows.groupby(["problem", "work"], sort=False):
         values = dict(zip(same["candidate"], same["values"], strict=True))
-        gru, lstm = values.get("torch.nn.GRU"), values.get("torch.nn.LSTM")
+        gru = values.get("torch.nn.GRU")
         if gru is None:
             unit = "milliseconds"
             shown = {name: f"{1000 * _median(own):.3g}" for name, own in values.items()}
         else:
-            unit = f"times torch.nn.GRU; torch.nn.GRU takes {_seconds(_median(gru))}"
+            unit = f"times torch.nn.GRU; torch.nn.GRU takes {_took(gru)}"
             shown = {name: _ratio(own, gru) for name, own in values.items()}
-        endings = tuple(f", {engine}" for engine in ENGINES)
+        endings = tuple(f", {engine}" for engine in (*ENGINES, BY_DEFAULT))
         names = dict.fromkeys(name.rpartition(", ")[0] for name in values if name.endswith(endings))
         columns = {name: [f"torch.nn.{COUNTERPARTS.get(name)}", *(name + ending for ending in endings)] for name in names}
         lines = [[name, *(shown.get(column, NONE) for column in columns[name])] for name in names]
         if LOOP in values:
-            lines.append(["torch.nn.GRUCell in a loop", NONE, NONE, shown[LOOP]])
-        if lstm is not None:
-            lines.append(["LSTM, times torch.nn.LSTM", "1", *(_ratio(values.get(f"LSTM{ending}"), lstm) for ending in endings)])
-        yield _table(f"**{sizes}, {work}**, {unit}", ["cell", "torch.nn", "compiled", "step by step"], lines)
+            lines.append(["torch.nn.GRUCell in a loop", NONE, NONE, shown[LOOP], NONE])
+        for name, kind in COUNTERPARTS.items():
+            if kind != "GRU" and (theirs := values.get(f"torch.nn.{kind}")) is not None:
+                beside = [_ratio(values.get(name + ending), theirs) for ending in endings]
+                lines.append([f"{name}, times torch.nn.{kind}", "1", *beside])
+        header = ["cell", "torch.nn", "compiled", "step by step", "by default, at first"]
+        yield _table(f"**{sizes}, {work}**, {unit}", header, lines)
 
 
 def _beside_the_first(what: str, rows: pd.DataFrame) -> Iterator[str]:
@@ -89,7 +92,7 @@ def _beside_the_first(what: str, rows: pd.DataFrame) -> Iterator[str]:
         for name, own in same.groupby("candidate", sort=False):
             at, line = own.set_index("work")["values"], [problem, str(name)]
             for work in WORKS:
-                line += [_seconds(_median(at[work])), _ratio(at[work], first[work])]
+                line += [_took(at[work]), _ratio(at[work], first[work])]
             lines.append(line)
     yield markdown(["sizes", what, "forward", "ratio", "with backward", "ratio"], lines)
 
@@ -120,8 +123,8 @@ def _live(rows: pd.DataFrame) -> Iterator[str]:
     for problem, same in rows.groupby("problem", sort=False):
         at = dict(zip(same["candidate"], same["values"], strict=True))
         for name, beside in zip(same["candidate"], same["beside"], strict=True):
-            low, median, high, _ = quartiles(at[name]) or (math.nan,) * 4
-            took = f"{1e6 * median:.1f} ({1e6 * low:.1f}–{1e6 * high:.1f})"
+            low, median, high, _, most = quartiles(at[name]) or (math.nan,) * 5
+            took = f"{1e6 * median:.1f} ({1e6 * low:.1f}–{1e6 * high:.1f}; {1e6 * most:.1f})"
             lines.append([problem, str(name), took, _ratio(at[name], at[beside]) if beside in at else NONE])
     yield markdown(["sizes", "step", "µs", "times torch's cell"], lines)
 
@@ -136,8 +139,8 @@ def _ensembles(rows: pd.DataFrame) -> Iterator[str]:
         for name, loop in values.items():
             if name.endswith(LOOPED):
                 own = values.get(name.removesuffix(LOOPED) + " in one call")
-                called = [NONE, NONE] if own is None else [_seconds(_median(own)), _ratio(loop, own)]
-                lines.append([problem, work, name.removesuffix(LOOPED), _seconds(_median(loop)), *called])
+                called = [NONE, NONE] if own is None else [_took(own), _ratio(loop, own)]
+                lines.append([problem, work, name.removesuffix(LOOPED), _took(loop), *called])
     yield markdown(["sizes", "work", "network", "a loop", "one call", "times faster"], lines)
 
 
@@ -216,12 +219,12 @@ def _number(value: float | None, form: str = ".3g") -> str:
 
 
 def _ratio(values: Values | None, reference: Values | None) -> str:
-    """The median of the ratios, and the quartiles where they differ."""
+    """The median of the ratios, and the quartiles and the largest where they differ."""
     found = None if values is None or reference is None else ratio(values, reference)
     if found is None:
         return NONE
-    low, middle, high = map(_short, found[:3])
-    return middle if low == high else f"{middle} ({low}–{high})"
+    low, middle, high, most = map(_short, (*found[:3], found.most))
+    return middle if low == most else f"{middle} ({low}–{high}; {most})"
 
 
 def _short(value: float) -> str:
@@ -231,6 +234,15 @@ def _short(value: float) -> str:
 
 def _seconds(value: float) -> str:
     return f"{value:.2f} s" if value >= 1 else f"{1000 * value:.3g} ms"
+
+
+def _took(values: Values) -> str:
+    """The median, and the largest where it differs."""
+    found = quartiles(values)
+    if found is None:
+        return NONE
+    middle, most = map(_seconds, (found.median, found.most))
+    return middle if middle == most else f"{middle} (at most {most})"
 
 
 def _spread(values: Values) -> str:

@@ -9,6 +9,7 @@ The plain, GRU and LSTM fields have the weights of torch's modules, and compute 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -19,15 +20,18 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
 import ctrnn
 import discretize
+from discretize.kernels.price import without_building
 from experiments.bench.rows import BACKWARD, FORWARD, WORKS, Row
 from experiments.bench.session import COMPILED, ENGINES, Job, Session, wrong_engine
 
 __all__ = [
+    "BY_DEFAULT",
     "COUNTERPARTS",
     "FIELDS",
     "LOOP",
     "CellCandidate",
     "CellSizes",
+    "by_default",
     "cell_candidates",
     "cell_engine",
     "cell_rows",
@@ -39,6 +43,7 @@ __all__ = [
 PATIENCE = 2.5  # seconds: where a run takes one, three of them are enough
 EULER, EXPONENTIAL = discretize.Euler(), discretize.ExponentialEuler()
 LOOP = "loop over torch.nn.GRUCell"
+BY_DEFAULT = "by default, at first"
 
 
 @dataclass(frozen=True)
@@ -111,7 +116,10 @@ def cell_rows(
 ) -> Iterator[Row]:
     """Time all candidates for these fields."""
     x = samples(sizes, session.device)
-    jobs = _jobs(cell_candidates(session, sizes, x, fields), x, works, **facts)
+    found = cell_candidates(session, sizes, x, fields)
+    if part == "cells":
+        found += [by_default(name, sizes, x) for name in fields if name in COUNTERPARTS]
+    jobs = _jobs(found, x, works, **facts)
     yield from session.rows(part, str(sizes), list(jobs), PATIENCE)
 
 
@@ -136,6 +144,13 @@ def layer_rows(session: Session, sizes: CellSizes) -> Iterator[Row]:
             _packed_candidate(f"torch.nn.{name}", "torch", theirs, packed),
             _packed_candidate(f"{name} by `discretize.from_torch`", ours.stats["engine"], ours, packed),
         ]
+        at_first = discretize.from_torch(theirs)
+        for rnn in at_first.modules():
+            if isinstance(rnn, discretize.DiscreteRNN):
+                rnn.field.__class__ = _without_kernel(type(rnn.field))
+        with without_building():
+            at_first(packed)
+        found.append(_packed_candidate(f"{name}, {BY_DEFAULT}", at_first.stats["engine"], at_first, packed))
         yield from session.rows("layers", f"{name}, {sizes}", list(_jobs(found, packed.data)), PATIENCE)
 
 
@@ -175,7 +190,13 @@ def _gradients(candidate: CellCandidate, x: Tensor, cotangent: Tensor) -> tuple[
 
 def _packed_candidate(name: str, engine: str, module: nn.Module, packed: PackedSequence) -> CellCandidate:
     """Run a module over the values of a packed batch."""
-    return CellCandidate(name, engine, lambda x: module(packed._replace(data=x))[0].data, list(module.parameters()))
+
+    def run(x: Tensor) -> Tensor:
+        with without_building() if name.endswith(BY_DEFAULT) else nullcontext():
+            output: Tensor = module(packed._replace(data=x))[0].data
+        return output
+
+    return CellCandidate(name, engine, run, list(module.parameters()))
 
 
 def _jobs(found: Sequence[CellCandidate], x: Tensor, works: Sequence[str] = WORKS, /, **facts: object) -> Iterator[Job]:
@@ -223,6 +244,29 @@ def cell_engine(field: ctrnn.VectorField, step: discretize.Step, engine: str, x:
     with torch.no_grad():
         run(x[:, :2])  # compiles, if the engine does, and if there are steps enough
     return wrong_engine(rnn.stats, engine) or run
+
+
+def by_default(name: str, sizes: CellSizes, x: Tensor) -> CellCandidate:
+    """Make a field's run as it is called by default, while no kernel is there and calls have not paid for one; weights of
+    seed 0."""
+    torch.manual_seed(0)
+    make, step = FIELDS[name]
+    field = make(sizes, {kind: module(sizes.inputs, sizes.hidden) for kind, module in KINDS.items()}).to(x)
+    field.__class__ = _without_kernel(type(field))
+    rnn = discretize.DiscreteRNN(field, step)
+
+    def run(x: Tensor) -> Tensor:
+        with without_building():
+            return rnn(x)[0]
+
+    with torch.no_grad():
+        run(x[:, :2])
+    return CellCandidate(f"{name}, {BY_DEFAULT}", rnn.stats["engine"], run, list(field.parameters()))
+
+
+def _without_kernel(kind: type) -> type:
+    """Make a class of the same code, which no kernel has been made for."""
+    return type(kind.__name__, (kind,), {})
 
 
 def _module(name: str, rnn: nn.RNNBase) -> CellCandidate:
