@@ -44,12 +44,6 @@ from discretize.steps.along import HeldProblem
 __all__ = ["ModulePlan", "Plan", "input_key", "plan_of", "plan_of_field", "plan_of_networks", "start_of"]
 
 
-# Bytes of the states of an ensemble's networks, from which on, with gradients, they are faster one after another: what a kernel
-# keeps of one lies in memory that the process has, and what it keeps of all is fetched from the system at each call (glibc; 64
-# networks, T 500, B 32, H 32, are 131 MB, and take 0.5 of the time so; 32 of them 1.1 and 16 of them 1.5).
-TOGETHER = 1 << 26
-
-
 class Plan:
     """How a compiled kernel runs a field over samples, by steps of one length or, as `solves`, by steps that it chooses; does not
     keep the field alive."""
@@ -143,25 +137,7 @@ class ModulePlan(Plan):
         """The state after each sample, and what `stats` tells of the call; None where there is no kernel."""
         if self.found.kernel is None or isinstance(self.found.kernel, str):
             return None
-        told = self.told(*xs.shape[-3:-1])
-        if h0.dim() > 2 and self._loops(xs, h0):
-            why = "networks run one after another, which is faster with gradients where states take 64 MB and more"
-            return self._one_by_one(self.field, xs, h0, self.dt, self.substeps), told | {"engine_why": why}
-        return self.states(self.field, xs, h0, self.dt, self.substeps), told
-
-    def _loops(self, xs: Tensor, h0: Tensor) -> bool:
-        """Whether the networks of an ensemble, h0 (networks, batch, state), are faster one after another."""
-        learning = torch.is_grad_enabled() and (self.learns or xs.requires_grad)
-        large = xs.shape[-3] * h0.numel() * h0.element_size() >= TOGETHER
-        return learning and large and len(self.found.attributes.tensors) > 0
-
-    def _one_by_one(self, field: VectorField, xs: Tensor, h0: Tensor, dt: float, substeps: int) -> Tensor:
-        """As `states`, of one network after another."""
-        self.found.uses.found += 1
-        networks = zip(*(tensor.unbind() for tensor in self.found.attributes.tensors), strict=True)
-        each = zip(xs.unbind() if xs.dim() > 3 else [xs] * len(h0), h0.unbind(), networks, strict=True)
-        code, kernel = partial(StepModule, field, self.step), self.found.kernel
-        return torch.stack([states_of(kernel, code, substeps, dt, x, h, None, *weights) for x, h, weights in each])
+        return self.states(self.field, xs, h0, self.dt, self.substeps), self.told(*xs.shape[-3:-1])
 
     def shown(self, xs: Tensor, h0: Tensor) -> tuple[Shown, dict[str, Any]] | None:
         """What is read of a module's call by torch's own function, where that is to run it; h0 (batch, state)."""

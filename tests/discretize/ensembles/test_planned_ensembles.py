@@ -12,7 +12,6 @@ from torch.testing import assert_close
 
 import ctrnn
 from discretize import DiscreteRNN, RungeKutta4, ensemble
-from discretize.kernels import plan
 
 pytestmark = pytest.mark.kernels
 DICE = torch.Generator().manual_seed(0)
@@ -81,25 +80,6 @@ def test_a_planned_ensemble_is_the_loop_over_its_networks_with_gradients(network
     per_network = len(weights)
     stacked = [torch.stack(of_weights[k::per_network]) for k in range(per_network)]
     assert_close(gradients, (of_x, *stacked), rtol=0, atol=1e-11)
-
-
-@pytest.mark.parametrize("each", [(), "x"], ids=["shared samples", "samples of each"])
-def test_large_ensembles_run_one_network_after_another_with_gradients(monkeypatch, each):
-    together, x, answers = made(), (XS if each else X).clone().requires_grad_(), []
-    for most in (1, 1 << 60):
-        monkeypatch.setattr(plan, "TOGETHER", most)
-        for _ in range(2):
-            together(x, each=each)
-        assert runs_by_plan(together, x, each=each)
-        found, sought = together(x, each=each), [x, *together.parameters()]
-        assert ("one after another" in (together.stats["engine_why"] or "")) == (most == 1)
-        first = torch.autograd.grad(sum(one.pow(3).sum() for one in found), sought, create_graph=True)
-        answers.append([*found, *first, *torch.autograd.grad(sum(one.square().sum() for one in first), sought)])
-        with torch.no_grad():
-            together(x.detach(), each=each)
-            together(x.detach(), each=each)
-        assert together.stats["engine_why"] is None
-    assert_close(*answers, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("settings", [{"batch_first": True}, {"substeps": 2, "dt": 0.5}, {"step": RungeKutta4()}])
