@@ -94,7 +94,7 @@ def displays(text: str, tex: bool, commands: Container[str]) -> Iterator[Display
     for new in NEW_MEANING.finditer(text):
         if f"\\{new['name']}" in commands or not new["name"].isalpha() or MEANINGLESS.fullmatch(new["name"]):
             raise Unread(_at(text, new.start()), f"\\{new['name']} is given a meaning of its own; call it otherwise")
-    place, outside = 0, text
+    place = 0
     while opening := OPENING.search(text, place):
         place, name = opening.end(), opening[1]
         if name and name not in ENVIRONMENTS and (TEXT.fullmatch(name) or not _has_mathematics(text, opening)):
@@ -106,7 +106,6 @@ def displays(text: str, tex: bool, commands: Container[str]) -> Iterator[Display
         unread = "" if name in (None, *ENVIRONMENTS) else name
         yield Display(text[place:end], _at(text, place), unread, name in ("align", "gather"))
         place = end + len(closing)
-        outside = outside[: opening.start()] + " " * (place - opening.start()) + outside[place:]
 
 
 def _has_mathematics(text: str, opening: re.Match[str]) -> bool:
