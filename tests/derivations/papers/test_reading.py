@@ -8,7 +8,7 @@ from sympy import Symbol, lambdify
 
 from derivations.papers.grammar import read_chain
 from derivations.papers.letters import Letter
-from derivations.papers.tokens import Token, tokens
+from derivations.papers.tokens import Token, Unread, tokens
 
 VALUES = {"x": 0.7, "y": -1.3, "alpha": 2.1}
 LETTERS = {name: Letter(name) for name in VALUES}
@@ -85,3 +85,40 @@ def test_random_formulas_have_the_value_that_is_computed():
 def test_what_could_be_misread_has_the_value_it_has_in_print(text, value):
     found = read(text).doit().subs({Symbol(name, real=True): number for name, number in VALUES.items()})
     assert complex(found.evalf()) == pytest.approx(value, rel=1e-12)
+
+
+REFUSED = [
+    r"x\cdot -y", "x/yz", "x--y", "x^y_1", r"\frac{x}23", r"|x|y|\alpha|", r"\sin -x", r"\ln x/y",
+    r"\sum_{k=1}^3 k x + y", "3 . 5", "1,5", "x_1", "x^{2}{y}", "(x+y]", "{x}", "x'", "--x", "+x", "x^-1", "x/2y",
+    "{x^y}^2", "e^{x}^2", r"\exp x^2", r"\exp{x}^2", "x10^2", "2x3", r"x\quad y", "x!y", r"x\%", r"x \mod y", "x:y",
+    r"x^\prime", r"\sqrt 12", "x^12", "x_12", r"\mathbf{2} x", "x(6)", r"\frac{d}{dx} x y",
+]  # fmt: skip
+OTHERS = {
+    r"\sqrt x y": math.sqrt(0.7) * -1.3,
+    r"x^y\alpha": 0.7**-1.3 * 2.1,
+    r"\frac{x}2y": 0.35 * -1.3,
+    "x|y|": 0.91,
+    r"x\sin y + \alpha": 0.7 * math.sin(-1.3) + 2.1,
+    r"x/\ln 2": 0.7 / math.log(2),
+    r"y + \sum_{k=1}^3 k x": -1.3 + 6 * 0.7,
+    r"\sum_{k=1}^3 \sum_{j=1}^2 k j": 18.0,
+    r"\int_0^1 s^2 ds y": -1.3 / 3,
+    r"\int_0^1 s + y ds": 0.5 - 1.3,
+    r"\boxed{x + y} \alpha": -0.6 * 2.1,
+    r"\mathbf{1} x \odot y": -0.91,
+    "-x^2y": 0.49 * 1.3,
+    "x/(2y)": 0.7 / -2.6,
+    "x^{-1}y": -1.3 / 0.7,
+    r"2\cdot3^2": 18.0,
+}
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_what_can_be_taken_for_two_things_is_refused(text):
+    with pytest.raises(Unread):
+        read(text)
+
+
+@pytest.mark.parametrize("text", OTHERS)
+def test_what_is_read_has_the_value_that_it_has_in_print(text):
+    test_what_could_be_misread_has_the_value_it_has_in_print(text, OTHERS[text])
