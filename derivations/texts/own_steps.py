@@ -27,7 +27,6 @@ from sympy import (
     diag,
     exp,
     eye,
-    factorial,
     im,
     log,
     oo,
@@ -37,7 +36,7 @@ from sympy import (
     tanh,
 )
 
-from derivations.argument.taylor import dropped, euler_step
+from derivations.argument.taylor import along, euler_step, motion, taylor_sum
 from derivations.claim import Correction, Entry, Equal, Expands, Fails, Less, Mutation, Solves, Source, Tends, changed
 from derivations.prover import symbols
 from derivations.twins.fields import sigma
@@ -388,41 +387,41 @@ def modes() -> Iterator[Entry]:
 def local_errors() -> Iterator[Entry]:
     states, candidates, DW = two_units()
     field = equations(states, g * (candidates - states))
-    euler = dropped(field)
-    # Both steps to second order: what is dropped beyond is O(dt^3) in both.
+    # h(t + dt) less the Euler step, and less the exponential one: what is left out of either is O(dt^3).
+    euler = dt**2 / 2 * along(field)
     whole = exp(-g * dt) * states + (1 - exp(-g * dt)) * candidates
-    exponential = sum((whole.diff(dt, n).subs(dt, 0) * dt**n / factorial(n) for n in (1, 2)), whole.subs(dt, 0))
+    exponential = whole.applyfunc(lambda entry: taylor_sum(entry, dt, 3))
     unequal = diag(*symbols.biases("g", 2))
     lead = dt**2 / 2 * g**2
     yield own("result 4, Euler", given=(ONE_GATE, HELD)).says(
         "Euler's local error is (g^2/2) (D W - I) (f - h), times dt^2, where the gate is constant.",
-        Equal(euler, lead * (DW - eye(2)) * (candidates - states)),
+        Equal(euler, lead * (DW - eye(2)) * (candidates - states), motion(field)),
         mutation=changed("D W - I read as D W", rhs=lead * DW * (candidates - states)),
         remark="checked for 2 units; at dt = 1 it is the leading term in g",
     )
     pull = candidates - states
-    apart, product = dropped(equations(states, unequal * pull)), unequal * (DW - eye(2)) * unequal
+    apart, product = equations(states, unequal * pull), unequal * (DW - eye(2)) * unequal
     yield own("result 4, Euler, gates per unit", given=("G is constant", HELD)).says(
         "With a constant gate for each unit it is (1/2) G (D W - I) G (f - h), G diagonal.",
-        Equal(apart, dt**2 / 2 * product * pull),
+        Equal(dt**2 / 2 * along(apart), dt**2 / 2 * product * pull, motion(apart)),
         mutation=changed("G (D W - I) G read as G^2 (D W - I)", rhs=dt**2 / 2 * unequal**2 * (DW - eye(2)) * pull),
         remark="new here; checked for 2 units",
     )
     missed = euler_step(field, dt) + euler - exponential
     (one,), v = symbols.state(1), Symbol("v", real=True)
     candidate, gate = tanh(w * one + b), (1 + tanh(v * one + z)) / 2
-    (learned,) = dropped([Eq(one.diff(t), gate * (candidate - one))])
+    learned = [Eq(one.diff(t), gate * (candidate - one))]
     constant = dt**2 / 2 * gate**2 * (w * (1 - candidate**2) - 1) * (candidate - one)
     slope = dt**2 / 2 * 2 * v * gate * (1 - gate) * gate * (candidate - one) ** 2
     yield own("result 4, gate's derivative", given=HELD).says(
         "A gate that reads the state adds terms of its derivative: (1/2) g'(h) g (f - h)^2.",
-        Equal(learned, constant + slope),
+        Equal(dt**2 / 2 * along(learned)[0], constant + slope, motion(learned)),
         mutation=changed("the term left out", rhs=constant),
         remark="checked for 1 unit with g = (1 + tanh(v h + z))/2 = sigma(2 v h + 2 z), of which g' = 2 v g (1 - g)",
     )
     yield own("result 4, exponential Euler", given=(ONE_GATE, HELD)).says(
         "Exponential Euler's local error is (g^2/2) D W (f - h), times dt^2.",
-        Equal(missed, lead * DW * pull),
+        Equal(missed, lead * DW * pull, motion(field)),
         mutation=changed("D W read as D W - I", rhs=lead * (DW - eye(2)) * pull),
         remark="checked for 2 units",
     )
