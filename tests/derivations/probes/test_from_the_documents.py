@@ -24,6 +24,7 @@ from sympy import (
     floor,
     log,
     pi,
+    sign,
     sin,
     symbols,
     tanh,
@@ -72,9 +73,13 @@ PAPERS = [
     (True, LATER, r"\frac{dh}{dt} = \frac{dx}{dt} - h", r"\frac{d}{dt}(h(2t)) = \frac{d}{dt}(x(2t)) - 2 h(2t)"),
     (False, LATER, LEAK, r"\frac{d}{dt}(h(2t)) = -a h(2t)"),
     (False, LATER, DRIVEN, r"\frac{d}{dt}(h(c(t))) = c'(t) \cdot (x(t) - h(c(t)))"),
+    (False, LATER, LEAK, r"\frac{d}{dt}(h(-t)) = a h(-t)"),  # of positive times alone
+    (False, LATER, LEAK, "h'(t - 1) = -a h(t - 1)"),
+    (False, LATER, LEAK, r"\frac{d}{dt}(h(a t)) = -a^2 h(a t)"),
     # steps, and other clocks, of equations that are named
     (True, OF_TIME + STEP, TANH, r"h_{t+1} = \tanh(w x_t + b) \label{2}"),
     (False, OF_TIME + STEP, TANH, r"h_{t+1} = \tanh(w x_{t+1} + b) + x_t - x_{t+1} \label{2}"),
+    (False, OF_TIME + STEP, r"\frac{dh}{dt} = -h \label{1}", r"h_{t+2} = 0 \label{2}"),
     (True, OF_TIME + FAST, r"\frac{dh}{dt} = -t h \label{1}", r"\frac{dh}{dt} = -\alpha^2 t h \label{2}"),
     (False, OF_TIME + FAST, r"\frac{dh}{dt} = -t h \label{1}", r"\frac{dh}{dt} = -\alpha t h \label{2}"),
     (False, OF_TIME + FAST, r"\frac{dh}{dt} = x(1) - h \label{1}", r"\frac{dh}{dt} = \alpha x(1) - \alpha h \label{2}"),
@@ -215,6 +220,7 @@ u = x1 + h1
         (nn.Softplus(threshold=5), log(1 + exp(u)), "does not hold as printed"),
         (lambda u: (u / (1 + u**2)).clamp(-0.25, 0.25), u / (1 + u**2), "does not hold as printed"),
         (lambda u: u + torch.relu(u - 1e5), u, "does not hold as printed"),
+        (lambda u: torch.sign(nn.functional.softplus(u) - u), sign(log(1 + exp(u)) - u), None),
     ],
 )
 def test_rounding_is_told_from_another_number_and_from_a_jump(code, equation, verdict):
