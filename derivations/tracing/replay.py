@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import nan
 from typing import Any
 
 import torch
@@ -78,7 +79,8 @@ class Replay:
 
     def _number(self, e: Any) -> float:
         e = e.xreplace(dict(self.point))
-        return float(e.xreplace(dict.fromkeys(_letters(e), S.Zero)))
+        value = e.xreplace(dict.fromkeys(_letters(e), S.Zero)).evalf()
+        return float(value) if value.is_extended_real else nan  # where another unit is not defined at this point
 
 
 def _letters(e: Expr) -> set[Expr]:

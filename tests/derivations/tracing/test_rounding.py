@@ -161,3 +161,13 @@ def test_what_differs_far_away_or_in_a_narrow_place_is_refuted_there(what):
     found = verify(Coded(code), [equation])
     assert found.verdict == FAILS
     assert found.replay().units
+
+
+def test_a_replay_shows_nan_where_another_unit_is_not_defined():
+    class Two(Coded):
+        hidden_size = 2
+
+    h2 = Symbol("h_2", real=True)
+    found = verify(Two(lambda s, x, h: (1 / (h + x)).clamp(0, 1)), [1 / (h1 + x1), 1 / (h2 + x1)])
+    assert found.verdict == FAILS
+    assert any(map(math.isnan, found.replay().equations))
