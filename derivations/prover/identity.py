@@ -174,7 +174,7 @@ def _refuted_by_value(lhs: Term, rhs: Term, reading: Reading) -> tuple[dict[Term
         steps.append({"rule": "equal", "lhs": side, "rhs": value, "facts": reading.facts, "proof": proof[0]})
         conditions.update(dict.fromkeys(proof[1]))
         sides[k] = value
-    there = {"lhs": guarded(sides[0], conditions), "rhs": sides[1], "facts": reading.facts}
+    there: dict[str, Any] = {"lhs": guarded(sides[0], conditions), "rhs": sides[1], "facts": reading.facts}
     if not steps or (found := refuted(**there)) is None:
         return None
     return *found, (*steps, {"rule": "differs", **there, "numbers": found[0]})

@@ -132,7 +132,7 @@ def _pairs(pairs: Sequence[Any], steps: Steps, conditions: Iterable[tuple[str, T
     if conditions:
         raise NotShown("it is not shown that the conditions can be true")
     made = tuple(dict.fromkeys(condition for step in steps for condition in replay(step)))
-    shown = [(step["rule"], (step.get("lhs"), step.get("rhs"))) for step in steps]
+    shown: list[tuple[str, Any]] = [(step["rule"], (step.get("lhs"), step.get("rhs"))) for step in steps]
     *values, last = shown or [("", ())]
     if (
         values and last[0] == "differs" and all(rule == "equal" for rule, _ in values)

@@ -154,11 +154,12 @@ def _integral(term: Term, numbers: Numbers) -> Ball:
     x, body, low, high = term[1:]
     if {low, high} & {*INFINITY} or not all(map(_is_analytic, (part for part in subterms(body) if x in free_letters(part)))):
         raise NotShown(f"{term} has no number")
-    ends = [acb(ball(end, numbers)) for end in (low, high)]
-    _analytic(body, x, (ends[0] + ends[1]) / 2, numbers)  # raises here what would be lost within C
-    tolerance = arb(2) ** -TOLERANCE
-    goals = {"rel_tol": tolerance, "abs_tol": tolerance, "eval_limit": EVALUATIONS}
-    found = acb.integral(lambda z, _: _analytic(body, x, z, numbers), *ends, **goals)
+    start, end = (acb(ball(end, numbers)) for end in (low, high))
+    _analytic(body, x, (start + end) / 2, numbers)  # raises here what would be lost within C
+    goal = arb(2) ** -TOLERANCE
+    found = acb.integral(
+        lambda z, _: _analytic(body, x, z, numbers), start, end, rel_tol=goal, abs_tol=goal, eval_limit=EVALUATIONS
+    )
     return found if any(part == ("i",) for part in subterms(body)) else found.real
 
 
