@@ -20,7 +20,7 @@ from derivations.tracing.decision import decide
 from derivations.tracing.equations import Letters, has_derivatives, match
 from derivations.tracing.formula import OWN_FORMULA, noise_of_formula, of_formula
 from derivations.tracing.program import Program, trace
-from derivations.tracing.replay import Replay
+from derivations.tracing.replay import Replay, Replayed
 from derivations.tracing.rounding import but_for_rounding
 from derivations.tracing.running import as_recorded
 from derivations.tracing.sizes import Widths, at_sizes, uncompiled
@@ -32,6 +32,8 @@ from discretize.kernels.record.recording import operation_name
 from discretize.progress import progress_bar
 
 __all__ = ["verify"]
+
+BLOWN_UP = 1000  # times of what is off by rounding
 
 
 def verify(
@@ -142,12 +144,24 @@ def _with_noise(
 
 
 def _but_for_rounding(
-    read: Callable[[], SymbolicField | SymbolicStep], right: Sequence[Expr], where: set[Basic], doing: Callable[[str], object]
+    read: Callable[[], SymbolicField | SymbolicStep],
+    right: Sequence[Expr],
+    where: set[Basic],
+    doing: Callable[[str], object],
+    replay: Callable[[], Replayed] | None,
 ) -> Verdict | None:
-    """Prove the equations with floats read as the numbers that they round; None where that is not proved."""
+    """Prove the equations with floats read as the numbers that they round; None where that is not proved, or where what is off is
+    blown up: at the counterexample found, to a thousand times of what was exchanged and a thousandth of the outputs."""
+    rounded = None
     with suppress(NotImplementedError, ValueError):  # SymPy may evaluate functions of other numbers, and the code be undefined
-        return but_for_rounding(read, right, lambda found: decide(list(found.flow), right, where | {*found.defined_on}, doing))
-    return None
+        rounded = but_for_rounding(read, right, lambda found: decide(list(found.flow), right, where | {*found.defined_on}, doing))
+    if rounded is None or replay is None:
+        return None if rounded is None else rounded[0]
+    found, most = rounded
+    pairs = replay()
+    blown_up = any(abs(a - b) > max(BLOWN_UP * most, max(abs(a), abs(b)) / BLOWN_UP)
+                   for a, b in zip(pairs.torch, pairs.equations, strict=True))  # fmt: skip
+    return None if blown_up else found
 
 
 def _verified(
@@ -182,7 +196,9 @@ def _verified(
         claimed, where = claimed | {*matched.assumed}, where | {*matched.assumed}
         verdict = decide(list(system.flow), right, where, doing)
     if not verdict and diffusion is None:
-        rounded = _but_for_rounding(lambda: system_of(program, module, field), right, claimed, doing)
+        at = verdict.counterexample
+        replay = None if at is None else Replay(module, program, system, right, at)
+        rounded = _but_for_rounding(lambda: system_of(program, module, field), right, claimed, doing, replay)
         verdict = verdict if rounded is None else rounded
     refuted = verdict.counterexample  # of dh/dt, which is computed in torch
     left = "of its noise, G dW, nothing is compared" if diffusion is not None and noise is None else ""

@@ -41,16 +41,20 @@ LARGEST = Rational(207, 10**11)  # log(1 + e^-20) is 2.0612e-9
 
 @dataclass(frozen=True)
 class Exchange:
-    """In words what was put in place of what, and the steps that show how far apart they are."""
+    """In words what was put in place of what, how far apart they are at most, and the steps that show it."""
 
     words: str
+    most: float
     certificate: tuple[Any, ...]
 
 
-def but_for_rounding(read: Callable[[], System], right: Sequence[Expr], decide: Callable[[System], Verdict]) -> Verdict | None:
+def but_for_rounding(
+    read: Callable[[], System], right: Sequence[Expr], decide: Callable[[System], Verdict]
+) -> tuple[Verdict, float] | None:
     r"""Prove that code is its equations where floats are the numbers that they round; None where that is not proved.
 
     Args:    read: reads the code's equations; right: the right sides that are claimed; decide: whether equations are these.
+    Returns: the verdict, and the largest of the differences that it says.
     """
     with exchanged({}) as seen:
         read()
@@ -68,8 +72,8 @@ def but_for_rounding(read: Callable[[], System], right: Sequence[Expr], decide: 
         if exchanges and all(exchanges) and (found := decide(system)):
             words = "; ".join(each.words for each in exchanges if each)
             steps = tuple(step for each in exchanges if each for step in each.certificate)
-            return replace(found, verdict=BUT_FOR_ROUNDING, evidence=f"{found.evidence}; {words}",
-                           certificate=(*found.certificate, *steps))  # fmt: skip
+            found = replace(found, evidence=f"{found.evidence}; {words}", certificate=(*found.certificate, *steps))
+            return replace(found, verdict=BUT_FOR_ROUNDING), max(each.most for each in exchanges if each)
     return None
 
 
@@ -184,9 +188,8 @@ def _of_number(a: Rational, c: Expr) -> Exchange | None:
     except (Unreadable, ValueError):  # NotShown among them
         return None
     kind = "float" if float(np.float32(float(a))) != float(a) else "float32"
-    return Exchange(
-        f"but for rounding: {c} stands for the {kind} {float(a)!r}, less than {float(bound):.1e} away from it", (step,)
-    )
+    words = f"but for rounding: {c} stands for the {kind} {float(a)!r}, less than {float(bound):.1e} away from it"
+    return Exchange(words, float(bound), (step,))
 
 
 def _of_softplus(beta: Expr) -> Exchange | None:
@@ -201,5 +204,6 @@ def _of_softplus(beta: Expr) -> Exchange | None:
     return Exchange(
         f"but for rounding: log(1 + e^u){over} stands for torch's softplus, which is u{over} where u > 20, less than "
         f"{float(LARGEST / beta):.1e} away from it",
+        float(LARGEST / beta),
         tuple(steps),
     )

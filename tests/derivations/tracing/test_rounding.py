@@ -97,6 +97,10 @@ OTHERS = {
         lambda s, x, h: torch.sign(functional.softplus(h) - h),
         sign(log(1 + exp(h1)) - h1),
     ),
+    "a softplus blown up": (
+        lambda s, x, h: 1e12 * torch.relu(functional.softplus(h) - h),
+        10**12 * Max(log(1 + exp(h1)) - h1, 0),
+    ),
     "a number under a jump": (lambda s, x, h: torch.sign(0.1 * h * 3 - 0.3 * h), 0 * h1),
     "another function": (lambda s, x, h: math.pi * torch.tanh(h), pi * h1),
 }
