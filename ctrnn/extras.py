@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-__all__ = ["NAME", "ROOT", "MissingPackageError", "install_line", "needed_by"]
+__all__ = ["NAME", "ROOT", "MissingPackageError", "install_line", "installer", "needed_by"]
 
 NAME = "ctrnn-ode"
 ROOT = Path(__file__).resolve().parents[1]  # a copy of the repository, or site-packages
@@ -76,4 +76,9 @@ def install_line(extra: str) -> str:
         elif url and (parts.scheme != "file" or Path(url2pathname(parts.path)).is_file()):
             wanted += f" @ {url}"
         wanted = shlex.quote(wanted)
-    return f"{'pip' if find_spec('pip') else 'uv pip'} install {wanted}"
+    return f"{installer()} install {wanted}"
+
+
+def installer() -> str:
+    """Write the command that installs here: uv makes environments without pip."""
+    return "pip" if find_spec("pip") else "uv pip"

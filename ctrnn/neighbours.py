@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from ctrnn.extras import NAME, ROOT, install_line
+from ctrnn.extras import NAME, ROOT, install_line, installer
 
 __all__ = ["other_projects", "refuse_others"]
 
@@ -21,7 +21,7 @@ def refuse_others(folder: Path = ROOT) -> None:
     if others := other_projects(folder):
         raise ImportError(
             f"{' '.join(others.values())} Take both out and put one back, or give each an environment of its own: "
-            f"pip uninstall -y {' '.join(others)} {NAME}, then {install_line('all')}"
+            f"{installer()} uninstall {' '.join(others)} {NAME}, then {install_line('all')}"
         )
 
 

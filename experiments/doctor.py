@@ -114,8 +114,8 @@ def _names(hidden_by: Mapping[str, Path]) -> Iterator[tuple[str, str]]:
     others = overwritten()
     try:
         import ctrnn  # noqa: F401, PLC0415
-    except ImportError as error:
-        others.setdefault("in one place", str(error))
+    except ImportError as error:  # it says more than that there is another one
+        others = {"refused": str(error)}
     yield from others.items()
     if not hidden_by and not others:
         yield "all right", f"{', '.join(PACKAGES)} are those of {NAME}"

@@ -40,7 +40,7 @@ def test_another_project_in_the_same_folder_is_refused_with_the_way_out(tmp_path
     with pytest.raises(ImportError) as told:
         refuse_others(site(tmp_path, first, ctrnn_ode="", **records))
     assert words in str(told.value)
-    assert "pip uninstall -y discretize ctrnn-ode, then " in str(told.value)
+    assert "pip uninstall discretize ctrnn-ode, then " in str(told.value)
 
 
 @pytest.mark.parametrize(
