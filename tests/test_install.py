@@ -32,6 +32,8 @@ def test_the_recipe_for_conda_asks_for_what_pip_is_asked_for():
     wanted = bounds([*PROJECT["dependencies"], *extras["prove"], *extras["lab"], *extras["all"][1:]])
     assert asked.pop("python") == PROJECT["requires-python"]
     assert asked == {CONDA_NAMES.get(name, name): bound for name, bound in wanted.items()}
+    by_hand = re.search(r"conda create .*python=[\d.]+ (.*)", PAGE)[1].replace("pytorch-cpu", "pytorch").split()
+    assert sorted(by_hand) == sorted(asked)
     ((name, entry),) = PROJECT["scripts"].items()
     for line in (f'version: "{PROJECT["version"]}"', f"- {name} = {entry}", f"- python {PROJECT['requires-python']}"):
         assert re.search(rf"^ +{re.escape(line)}$", recipe, re.MULTILINE), line
