@@ -19,6 +19,7 @@ from torch.autograd import forward_ad
 __all__ = [
     "CHECKS",
     "COMPILES_NODES",
+    "EXPORTS_NOISE",
     "PRIVATE",
     "RECORDING",
     "Missing",
@@ -87,6 +88,8 @@ PRIVATE = {
 }
 # Before torch 2.12 a function that torch.compile takes for a constant cannot be given a module.
 COMPILES_NODES = torch.__version__ >= "2.12"
+# Before torch 2.12 a loop of torch.export guards on sizes of what noise is drawn for, which it cannot know.
+EXPORTS_NOISE = torch.__version__ >= "2.12"
 
 
 class Missing(ImportError):  # noqa: N818 - an answer, and callers of kernels go on without

@@ -13,6 +13,7 @@ from combinations import FIELDS, RUNS
 from torch.testing import assert_close
 
 from ctrnn.combinations import REFUSED, Trait, Who, check_pairs, refused_pair
+from discretize import compat
 from experiments.reports.combinations import KINDS, PAGE, TRAITS, filled, refusal
 from experiments.reports.combinations import RUNS as ROWS
 
@@ -28,6 +29,8 @@ def cases():
 
 @pytest.mark.parametrize(("kind", "run"), [*cases()])
 def test_a_field_under_a_run_gives_right_numbers_or_is_refused_in_the_words_of_the_table(kind, run):
+    if (kind, run) == ("noisy", "export") and not compat.EXPORTS_NOISE:
+        pytest.skip("torch 2.12 exports noise")
     one, refused = combinations.case(kind), refusal(kind, run)
     if refused is None:
         assert_close(RUNS[run].numbers(one), RUNS[run].expected(one), rtol=0, atol=RUNS[run].off)

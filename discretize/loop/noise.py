@@ -114,6 +114,8 @@ def scanned_along(field: VectorField, step: Step, xs: Tensor, h0: Tensor, dt: fl
     """
     if not step.noisy:
         return scanned(field, step, xs, h0, dt, substeps)
+    if not compat.EXPORTS_NOISE:
+        raise TypeError(f"torch {torch.__version__} cannot export a sequence with noise; torch 2.12 can.")
     assert isinstance(step, StochasticStep)
     if not is_power_of_two(substeps):
         refuse("uneven parts", "export", f"substeps={substeps}", "torch.export")
