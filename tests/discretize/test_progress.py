@@ -13,6 +13,7 @@ import derivations
 import discretize
 from discretize import progress
 from discretize.analysis import Flow, continuation, fixed_points, lyapunov
+from discretize.analysis.engines import EngineReport
 
 FIELD = ctrnn.plain(1, 2, generator=torch.Generator().manual_seed(0)).double()
 HELD = torch.zeros(1, dtype=torch.float64)
@@ -99,7 +100,7 @@ def test_results_are_text_in_a_notebook_and_one_line_otherwise():
         discretize.refine(model, xs),
         discretize.breakdown(model, xs),
         discretize.analysis.decay_law(torch.exp(-torch.arange(20.0))),
-        discretize.analysis.engines.EngineReport((), 1e-12),
+        EngineReport((), 1e-12),
     ):
         lines = repr(found).splitlines()
         assert len(lines) == 1
