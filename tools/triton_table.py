@@ -86,7 +86,12 @@ def steps() -> str:
     head += ["now: samples, warps", "registers", "spilled", "instructions", "barriers"]
     shown = ("registers", "spilled", "instructions", "barriers")
     lines = [
-        [*key, *(before[key][name] for name in shown), f"{row['samples']}, {row['warps']}", *(row[name] for name in shown)]
+        [
+            *key,
+            *(before.get(key, {}).get(name, "–") for name in shown),
+            f"{row['samples']}, {row['warps']}",
+            *(row[name] for name in shown),
+        ]
         for key, row in now.items()
     ]
     return markdown(head, lines)
@@ -152,9 +157,10 @@ def counted(code: str, trips: list[int]) -> dict[str, int]:
                 loops.append((labels[to[1]], len(lines) + 1))
             lines.append(line)
     first, last = max(loops, key=lambda loop: loop[1] - loop[0])
-    inner = sorted(loop for loop in loops if not any(loop[0] <= a and b <= loop[1] and (a, b) != loop for a, b in loops))
+    inside = {loop: sum(a <= loop[0] and loop[1] <= b for a, b in loops) for loop in loops}  # itself, a step's, and over time
+    inner = sorted(loop for loop, depth in inside.items() if depth > 2)
     times = [1] * len(lines)
-    if len(inner) == len(trips):
+    if len(inner) == len(trips):  # else the compiler has written them out
         for (a, b), trip in zip(inner, trips, strict=True):
             times[a:b] = [trip] * (b - a)
     numbers = range(first, last)

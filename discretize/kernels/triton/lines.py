@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-__all__ = ["PART", "RESIDENT", "WEIGHTS", "Lines", "Needs", "fits_a_tile", "padded"]
+__all__ = ["PART", "RESIDENT", "TILE", "WEIGHTS", "Lines", "Needs", "fits_a_tile", "padded"]
 
 TILE = 1 << 14  # numbers of a matrix in one product at most
 PART = 1 << 13  # and of its parts, where it has more
@@ -17,9 +17,9 @@ def padded(width: int) -> int:
     return 1 if width == 1 else max(16, 1 << (width - 1).bit_length())
 
 
-def fits_a_tile(depth: int, width: int) -> bool:
+def fits_a_tile(depth: int, width: int, tile: int) -> bool:
     """Whether a matrix of these sizes is multiplied at once."""
-    return padded(depth) * padded(width) <= TILE or min(depth, width) == 1
+    return padded(depth) * padded(width) <= tile or min(depth, width) == 1
 
 
 @dataclass
@@ -27,9 +27,10 @@ class Lines:
     """Those before the loop and those of a step; which weights they read; which columns they name.
 
     unread: whether something was stored that other threads may not see yet; resident, streamed: numbers of matrices that are
-    loaded before the loop, and at every step; room: for how many before the loop; made: how many names there are; program: which
-    of several programs in one kernel, whose weights have numbers from program * `WEIGHTS` on; first, ahead, turn: loads of what
-    the first step reads, of what the next one does, and names handed on, by how often: every "sample", every "step".
+    loaded before the loop, and at every step; room: for how many before the loop; tile: how many of one matrix at once; made:
+    how many names there are; program: which of several programs in one kernel, whose weights have numbers from
+    program * `WEIGHTS` on; first, ahead, turn: loads of what the first step reads, of what the next one does, and names handed
+    on, by how often: every "sample", every "step".
     """
 
     before: list[str] = field(default_factory=list)
@@ -41,6 +42,7 @@ class Lines:
     resident: int = 0
     streamed: int = 0
     room: int = RESIDENT
+    tile: int = TILE
     made: int = 0
     program: int = 0
     first: list[str] = field(default_factory=list)

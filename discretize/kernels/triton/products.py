@@ -18,7 +18,7 @@ from discretize.kernels.triton.lines import PART, Lines, fits_a_tile, padded
 __all__ = ["DOT", "HELPERS", "SUMMED", "Product", "write_dots", "write_sums"]
 
 DOT = "tl.dot({}, {}, {}, input_precision=PRECISION, out_dtype=REAL)"
-SUMMED = 1 << 13  # numbers of matrices that are read in one part, half as many where others are in registers
+SUMMED = 1 << 13  # numbers of matrices that are read in one part, a quarter where others are in registers
 
 
 class Operands(Protocol):
@@ -69,7 +69,7 @@ def write_dots(made: Operands, products: list[Product]) -> None:
     lines = made.out
     for product in products:
         name, _, _, matrix, first, stride, depth, width = product
-        if fits_a_tile(depth, width):
+        if fits_a_tile(depth, width, lines.tile):
             if term := product.row(made):
                 lines.step.append(f"{name} += {term}")
                 continue
@@ -112,7 +112,7 @@ def write_sums(made: Operands, products: list[Product]) -> None:
             parted.append(product)
     for depth in {product.depth: None for product in parted}:
         alike = [product for product in parted if product.depth == depth]
-        at_once = (SUMMED // 2 if lines.resident else SUMMED) // (1 << (len(alike) - 1).bit_length())
+        at_once = (SUMMED // 4 if lines.resident else SUMMED) // (1 << (len(alike) - 1).bit_length())
         some = min(padded(depth), max(1, at_once // padded(alike[0].width)))
         for name, total in _in_parts(made, alike, some).items():
             whole.setdefault(some, {}).setdefault(name, []).append(total)

@@ -17,7 +17,7 @@ import torch
 from discretize.kernels.record.phases import Pair, ProgramValues
 from discretize.kernels.record.values import Value, is_zero
 from discretize.kernels.triton.functions import preamble
-from discretize.kernels.triton.lines import RESIDENT, Lines, Needs, padded
+from discretize.kernels.triton.lines import RESIDENT, TILE, Lines, Needs, padded
 from discretize.kernels.triton.passes import Draft, Pass, parts_of
 from discretize.kernels.triton.products import HELPERS
 
@@ -82,7 +82,7 @@ class _Sequence:
         self.kept, self.total = dict[Value, int](), values.following.width
         for value in values.kept:
             self.kept[value], self.total = self.total, self.total + value.width
-        self.room = tuple(size // dtype.itemsize for size in (FEW_ALL, FEW_SOME)) if sums else (RESIDENT, RESIDENT)
+        self.room = tuple(size // dtype.itemsize for size in (FEW_ALL, FEW_SOME)) if sums else (RESIDENT, 0)
         self.outside, self.projections = _projections(values, self.given.get("x"))
         self.forward = self._forward(self._forward())
         self.backward = self._backward(self._backward())
@@ -97,7 +97,9 @@ class _Sequence:
         room = some if draft is not None and draft.out.resident + draft.out.streamed > most else most
         draft_of = Draft() if draft is None else draft.as_draft
         dt = self.given.get("dt")
-        return Pass(places, dt, Lines(room=room), sums=self.sums, draft=draft_of, ahead=ahead, outside=self.outside)
+        return Pass(
+            places, dt, Lines(room=room, tile=TILE // 2), sums=self.sums, draft=draft_of, ahead=ahead, outside=self.outside
+        )
 
     def _forward(self, draft: Pass | None = None) -> Pass:
         given, following, kept = self.given, self.values.following, self.kept

@@ -10,7 +10,7 @@ import ctrnn
 from discretize import Euler, ExponentialEuler, Heun
 from discretize.kernels import sequences
 from discretize.kernels.record.program import StepModule, program_of, weights_of
-from discretize.kernels.triton import kernels, lines, products, writing
+from discretize.kernels.triton import kernels, products, writing
 from discretize.kernels.triton.lines import Needs
 from discretize.kernels.triton.shapes import Shape, shape_of
 
@@ -102,7 +102,7 @@ def test_programs_of_any_number_of_samples_take_other_steps(step, rows, monkeypa
 
 @pytest.mark.slow
 def test_products_of_many_samples_are_read_in_parts_beyond_a_tile(monkeypatch):
-    monkeypatch.setattr(lines, "TILE", 256)
+    monkeypatch.setattr(writing, "TILE", 512)
     monkeypatch.setattr(products, "PART", 256)
     compare(Joined(3, 20), Euler(), Shape(False, 16, 4), 17, monkeypatch)
 
