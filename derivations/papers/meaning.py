@@ -111,7 +111,7 @@ class Meaning:
             return self._letter(e, left)
         if isinstance(e, Subs) and isinstance(e.expr, Derivative) and (said := self._said(e.expr.expr, left)):  # h'(0)
             letter = said.left.variables[0] if isinstance(said.left, Derivative) else said.left.args[0]
-            self._check_place(said, letter, self._in(e.point[0], left))
+            self.check_place(said, letter, self._in(e.point[0], left))
             self.placed |= set(e.variables)
         fixed = e.args[3:] if isinstance(e, Limit) else ()  # the side
         found = e.func(*(self._in(part, left) for part in e.args[: len(e.args) - len(fixed)]), *fixed) if e.args else e
@@ -158,7 +158,7 @@ class Meaning:
             if caught := {a.name for a in moved} & behind:
                 raise ValueError(f"{name}, in what defines {definition.name}, depends on {min(caught)}; write it out")
         for argument, there in moved.items():
-            self._check_place(definition, argument, there)
+            self.check_place(definition, argument, there)
         return put(value, moved)
 
     def _said(self, value: Expr, left: Container[str]) -> Definition | None:
@@ -166,16 +166,20 @@ class Meaning:
         said = self.known.definitions.get(_name(value)) or self.known.rates.get(_name(value))
         return said if said and _name(value) not in left and (said.supposed or len(said.left.args) == 1) else None
 
-    def _check_place(self, said: Definition, letter: Symbol, place: Expr) -> None:
+    def check_place(self, said: Definition, letter: Symbol, place: Expr) -> None:
         """Note what must be so of a place for an equation to speak of it: one of t > 0 says nothing of h(-1)."""
         declared = self.known.letters.get(letter.name)
-        if declared is None or declared.ends is None or place == letter or place in self.placed:
+        if declared is None or place == letter or place in self.placed:
+            return
+        words = f"{said.label} is of {declared.words}, and whether {place} is that is not seen"
+        if any(not getattr(place, f"is_{fact}") for fact in declared.assumptions.keys() & {"nonzero", "integer"}):
+            raise ValueError(words)
+        if declared.ends is None:
             return
         if place.atoms(Dummy) and not place.atoms(Dummy) <= self.within.keys():
             raise ValueError(f"{said.label} is of {declared.words}, and stands here at a bound letter")
         _, low, high, _ = declared.ends
         place = place.xreplace({u: self._inside(u, u.name) for u in place.atoms(Symbol) if not isinstance(u, Dummy)})
-        words = f"{said.label} is of {declared.words}, and whether {place} is that is not seen"
         if low.is_finite:
             self.times.append((words, Less(low, place, strict=False)))
         if high.is_finite:
@@ -211,7 +215,7 @@ class Meaning:
             (v, n), (t, least) = variables[0], self.known.rates[name].left.variable_count[0]
             if target.args == (v,) and n >= int(least):
                 if v not in self.placed:
-                    self._check_place(self.known.rates[name], t, v)
+                    self.check_place(self.known.rates[name], t, v)
                 further = self._noted(self.supposed, self.known.rates[name]).value.xreplace({t: v})
                 return self._in(further if n == int(least) else differentiated(further, (v, n - int(least))), left)
         inner = self._in(target, left | names)
@@ -248,7 +252,7 @@ class Meaning:
             if int(order) > 1 and place != v:
                 raise ValueError(f"{f} obeys an equation of order {order}: its slope at another place is not read")
             self._noted(self.supposed, rate)
-            self._check_place(rate, t, place)
+            self.check_place(rate, t, place)
             slope = put(self._in(rate.value, left | {t.name}), {t: place})
             inner = Integer(1) if place == v else self._by_chain(place, v, left)
             slopes = [f, *(Derivative(f, (v, k)) for k in range(1, int(order))), slope]

@@ -119,7 +119,9 @@ def _warp(paper: Paper, equation: Equation, judge: Any, related: Related) -> Non
         right = warped.value.xreplace(inner)
     names = sorted(str(f.__name__) for f in moved)
     words = f"{equation.chain.text} is {flow.label} with {place} in place of {t}"  # type: ignore[union-attr]
-    _claim(paper, equation, judge, words, (flow, warped), Equal, (left, right), Meaning(_with(paper.known, ()), names))
+    meaning = Meaning(_with(paper.known, ()), names)
+    meaning.check_place(flow, t, meaning.of(place))
+    _claim(paper, equation, judge, words, (flow, warped), Equal, (left, right), meaning)
 
 
 def _arguments(paper: Paper, f: AppliedUndef) -> tuple[str, ...]:

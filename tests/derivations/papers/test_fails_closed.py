@@ -159,11 +159,13 @@ def test_a_supposed_equation_is_used_at_other_times_and_within_what_is_different
         ((r"\dot m = -m", "m'(2 s) = -m(2 s)"), UNDECIDED),
         ((r"\dot m = -m", r"\frac{d}{ds}(m(s^2)) = -2 s m(s^2)"), HOLDS),
         (("f(p) = p^2", "f(x) = x^2"), UNDECIDED),
+        (("f(r) = r^2", "f(0) = 0 + 0"), UNDECIDED),
+        (("f(r) = r^2", "f(2) = 4"), HOLDS),
         (("f(p) = p^2", "f(a + 1) = a^2 + 2 a + 1"), HOLDS),
     ],
 )
 def test_an_equation_says_nothing_of_times_that_are_not_declared(lines, verdict):
-    assert last(*lines, front="s: real in (0, 1)\nm: function of s\n") == verdict
+    assert last(*lines, front="s: real in (0, 1)\nm: function of s\nr: nonzero\n") == verdict
 
 
 @pytest.mark.parametrize(
@@ -192,6 +194,8 @@ def test_an_equation_of_second_order_with_friction_is_read(claim, verdict):
         ("m is a step of f", (r"\dot h = -h", "h_{t+2} = x - x"), UNDECIDED),
         ("m is a step of f", (r"\dot h = -h", "h_{t+1} = h_{n-1} - h_{n-1}"), UNDECIDED),
         ("m is f at a t", (r"\dot h = w v - h", r"\dot h = a w v - a h"), HOLDS),
+        ("m is f at t - 1", (r"\dot h = w v - h", r"\dot h = w v - h"), UNDECIDED),
+        ("m is f at t + 1", (r"\dot h = w v - h", r"\dot h = w v - h"), HOLDS),
         ("m is f at a t", (r"\dot h = w v - h", r"\dot h = w v - a h"), FAILS),
         ("m is f at a t", (r"\dot h = t - h", r"\dot h = a^2 t - a h"), HOLDS),
         ("m is f at c(t)", (r"\dot h = g(w v + h) - h", r"\dot h = \dot c \cdot (g(w v + h) - h)"), HOLDS),
