@@ -113,7 +113,14 @@ def prove_equal(lhs: Term, rhs: Term, facts: Facts, hint: Antiderivative) -> tup
         lhs, rhs = taken(lhs), taken(rhs)
     except ValueError:
         return None
-    split = _splits((lhs, rhs), facts)
+    plain, further = (_splits((lhs, rhs), facts, below) for below in (False, True))
+    found = _in_split(lhs, rhs, plain, facts, hint)
+    return _in_split(lhs, rhs, further, facts, hint) if found is None and further != plain else found
+
+
+def _in_split(
+    lhs: Term, rhs: Term, split: list[Term], facts: Facts, hint: Antiderivative
+) -> tuple[dict[str, Any], Conditions] | None:
     if len(split) > MOST_SPLIT:
         return None
     cases = []
@@ -337,14 +344,15 @@ def _without(term: Term, x: Term, facts: Facts) -> Term | None:
     return None if x in subterms(plain) else plain
 
 
-def _splits(terms: Iterable[Term], facts: Facts) -> list[Term]:
-    """Find what to split by: the letters in the subject of a piece if it is a product of letters, else the subject."""
+def _splits(terms: Iterable[Term], facts: Facts, below: bool) -> list[Term]:
+    """Find what to split by: the letters in the subject of a piece if it is a product of letters, else the subject, and the
+    letters that divide in it if `below`."""
     found: dict[Any, Term] = {}
     subjects = list(dict.fromkeys(u for term in terms for u in _subjects(term, facts)))
     letters = dict.fromkeys(part for u in subjects for part in subterms(u) if part[0] in ("v", "call"))
     arithmetic = Arithmetic(facts, list(letters), {})
     for subject in subjects:
-        for u in list(_factors_that_are_letters(subject)) or [*_letters_below(subject), subject]:
+        for u in list(_factors_that_are_letters(subject)) or [*(_letters_below(subject) if below else ()), subject]:
             if len(Arithmetic(facts, [], {}).by_structure(u)) > 1:
                 found.setdefault(_up_to_a_number(arithmetic, u), u)
     # What holds others comes after them, for their signs tell its own.
