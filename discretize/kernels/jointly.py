@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from ctrnn.own_code import HOOKS
-from discretize.kernels.eligibility import is_ordinary
+from discretize.kernels.eligibility import Fused, is_ordinary
 from discretize.kernels.plan import ModulePlan, input_key, start_of
 from discretize.kernels.shown import Shown
 from discretize.kernels.torchs_own import joined
@@ -34,7 +34,7 @@ def run_jointly(
     Shape:   x (time, batch, input) or packed -> output (time, batch, directions * hidden), or the values of one that is packed.
     """
     found, sizes, order, back = x if isinstance(x, PackedSequence) else (x, None, None, None)
-    if not _are_read(found, sizes):
+    if not _are_read(found, sizes, {module._plan.fused for module in modules}):
         return None
     samples, batch = found.shape[:2] if sizes is None else (len(sizes), int(sizes[0]))
     if (h0 := start_of(modules[0].field, h_0, found, len(modules), batch)) is None:
@@ -63,16 +63,19 @@ def run_jointly(
     return shown
 
 
-def _are_read(xs: object, sizes: Tensor | None) -> bool:
-    """Whether samples, packed in batches of these sizes if they are, are such as plans are for."""
-    if type(xs) is not Tensor or xs.dim() != (3 if sizes is None else 2) or not xs.numel() or xs.is_neg():
+def _are_read(xs: object, sizes: Tensor | None, settings: set[Fused]) -> bool:
+    """Whether samples, packed in batches of these sizes if they are, are such as plans are for. Their numbers are read only where
+    nothing around the call forbids it, as a transform of torch does."""
+    if type(xs) is not Tensor or not all(is_ordinary(xs.device, fused) for fused in settings):
+        return False
+    if xs.dim() != (3 if sizes is None else 2) or not xs.numel() or xs.is_neg():
         return False
     return math.isfinite(xs.detach().sum().item()) and (sizes is None or len(xs) == int(sizes.sum()))
 
 
 def _plans(modules: Sequence[Any], directions: int, xs: Tensor, moves: bool) -> list[ModulePlan]:
     """The plans of all modules that fit a call; none where one is missing. moves: whether the start has a gradient."""
-    plans, fused = list[ModulePlan](), set()
+    plans = list[ModulePlan]()
     width, requires_grad = xs.shape[-1], xs.requires_grad
     for k, module in enumerate(modules):
         if k and k % directions == 0:
@@ -86,5 +89,4 @@ def _plans(modules: Sequence[Any], directions: int, xs: Tensor, moves: bool) -> 
         if not plan.holds(plan.field):
             return []
         plans.append(plan)
-        fused.add(plan.fused)
-    return plans if all(is_ordinary(xs.device, each) for each in fused) else []
+    return plans

@@ -325,8 +325,9 @@ def test_hooks_run_or_are_refused(monkeypatch, place):
     assert seen or place == "field"  # whose `flow` is called, and not the field
 
 
-def test_modes_transforms_tangents_autocast_and_settings_are_seen(monkeypatch):
-    module = planned(monkeypatch, one, X)
+@pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
+def test_modes_transforms_tangents_autocast_and_settings_are_seen(monkeypatch, make):
+    module = planned(monkeypatch, make, X)
     expected = by_steps(module, X)[0]
 
     class Looks(TorchFunctionMode):
