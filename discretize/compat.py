@@ -60,6 +60,7 @@ RECORDING = {
     "ShapeEnv": (f"{SYMBOLIC}.ShapeEnv", "keeps sizes that are unknown"),
     "DimDynamic": (f"{SYMBOLIC}.DimDynamic", "makes a size unknown"),
     "StrictMinMaxConstraint": (f"{SYMBOLIC}.StrictMinMaxConstraint", "bounds an unknown size"),
+    "symbolic_shapes": (SYMBOLIC, "lists its own files beside unknown sizes, for which it loads torch.export and more"),
     "ConstantSource": ("torch._dynamo.source.ConstantSource", "names an unknown size"),
     "ValueRanges": ("torch.utils._sympy.value_ranges.ValueRanges", "bounds an unknown size"),
     "int_oo": ("torch.utils._sympy.numbers.int_oo", "is above all sizes"),

@@ -12,6 +12,7 @@ from torch import Tensor
 from discretize.kernels.build import Source, library
 from discretize.kernels.cpp.memory import lent
 from discretize.kernels.cpp.programs import (
+    DRIVER,
     REALS,
     SOURCES,
     GivenProgram,
@@ -27,8 +28,7 @@ from discretize.kernels.record.program import Program
 
 __all__ = ["STEPS", "CompiledKernel"]
 
-# -O2: their loops are in what is compiled for the field, and in products.
-STEPS = Source(SOURCES / "steps.cpp", flags=("-O2",))
+STEPS = Source(SOURCES / "steps.cpp", flags=DRIVER)
 
 
 class SequenceStructure(Structure):

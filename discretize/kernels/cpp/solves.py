@@ -22,6 +22,7 @@ from discretize.kernels.build import Libraries, Source
 from discretize.kernels.cpp.blocks import solved_within
 from discretize.kernels.cpp.lanes import lane_written
 from discretize.kernels.cpp.programs import (
+    DRIVER,
     PRODUCTS,
     REALS,
     SOURCES,
@@ -86,8 +87,7 @@ __all__ = [
 ]
 
 MOST_UNITS_IN_LANES = 6  # of a field that is computed for samples side by side
-SOLVES = Source(SOURCES / "solves.cpp")
-LANE_SOLVES = Source(SOURCES / "solves.cpp", flags=("-O1",))  # as fast as by -O3
+SOLVES = Source(SOURCES / "solves.cpp", flags=DRIVER)
 
 
 class ModelStructure(Structure):
@@ -141,8 +141,7 @@ class _Kernel:
 
 def _library(lanes: bool, needs: Needs, dtype: torch.dtype) -> tuple[Source, dict[str, str | int]]:
     """What solves are compiled from, of any field."""
-    source = LANE_SOLVES if lanes else SOLVES
-    return source, {"REAL": REALS[dtype], "IMPLICIT": int(needs.implicit), "LANEWISE": int(lanes)}
+    return SOLVES, {"REAL": REALS[dtype], "IMPLICIT": int(needs.implicit), "LANEWISE": int(lanes)}
 
 
 class SolveEngine(NamedTuple):

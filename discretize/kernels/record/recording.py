@@ -14,7 +14,7 @@ import os
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from threading import get_ident
 from typing import Any, TypeVar
@@ -91,7 +91,8 @@ def unknown_size(environment: compat.ShapeEnv, name: str, hint: int) -> torch.Sy
     """A size from 2 on; torch sees `hint` where it must see a number, and notes that among the environment's guards."""
     from_two = compat.ValueRanges(2, compat.int_oo)
     source, several = compat.ConstantSource(name), compat.StrictMinMaxConstraint(warn_only=False, vr=from_two)
-    symbol = environment.create_symbol(hint, source=source, dynamic_dim=compat.DimDynamic.DYNAMIC, constraint_dim=several)
+    with _without_own_files():
+        symbol = environment.create_symbol(hint, source=source, dynamic_dim=compat.DimDynamic.DYNAMIC, constraint_dim=several)
     size: Any = environment.create_symintnode(symbol, hint=hint, source=source)
     return size
 
@@ -198,6 +199,11 @@ def _all_frames(_: compat.TracerBase, frames: traceback.StackSummary) -> traceba
     return traceback.StackSummary.from_list(frames[own[-1] + 1 :] if own else [])
 
 
+def _without_own_files() -> AbstractContextManager[None]:
+    """Names of lines that torch notes beside sizes and nobody reads: to leave out its own files, it loads 0.4 s of other code."""
+    return compat.exchanged(compat.symbolic_shapes, "uninteresting_files", frozenset)
+
+
 class _InThisThread:
     """True for the thread that made it: another one, which runs a cell meanwhile, is not recorded."""
 
@@ -221,7 +227,7 @@ def _in_the_user_s_words() -> Iterator[None]:
             # torch keeps the lines of functions called `forward` alone; the user's `flow` is to be named too.
             lines = compat.exchanged(compat.TracerBase, "_filter_traceback_frames", _all_frames)
             # Code that asks whether it is exported or compiled is told so, and is found out when it is run.
-            with lines, compat.told_compiling(_InThisThread()):
+            with lines, _without_own_files(), compat.told_compiling(_InThisThread()):
                 yield
     except Exception as error:
         kind, line = type(error).__name__, own_line(traceback.extract_tb(error.__traceback__))

@@ -52,7 +52,7 @@ template <class Use> void each_sum(const Combination& of, Lanes& step, std::vect
     k[0].each([&](std::size_t p, std::size_t s) {
         if (p == first + many * LANES) {
             first = p;
-            many = std::min(TOGETHER, (k[0].size() - p) / LANES);
+            many = smaller(TOGETHER, (k[0].size() - p) / LANES);
             if (many == TOGETHER) add(p, std::integral_constant<std::size_t, TOGETHER>{});
             else add(p, many);
         }

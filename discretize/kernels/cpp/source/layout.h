@@ -1,7 +1,6 @@
 // Lays weights out for products.
 #pragma once
 
-#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -26,7 +25,7 @@ struct Layout : Product {
             std::size_t across = 0;
             for (std::size_t i = k; i < end; ++i) across += padded(maps[i].width);
             for (std::size_t first = 0; first < across; first += TILE_VECTORS * LANES)
-                add_panel(&maps[k], column, first, std::min(across - first, std::size_t(TILE_VECTORS * LANES)), depths);
+                add_panel(&maps[k], column, first, smaller(across - first, std::size_t(TILE_VECTORS * LANES)), depths);
             for (; k < end; ++k) {
                 if (maps[k].start) std::memcpy(start.data() + column, maps[k].start, maps[k].width * sizeof(real));
                 column += padded(maps[k].width);
@@ -50,12 +49,12 @@ struct Layout : Product {
         Panel& panel = panels.back();
         std::size_t total = 0, room = 0;
         for (const auto& part : maps->parts) total += depths[part.first];
-        const std::size_t passes = std::max<std::size_t>(1, (total + DEPTH - 1 - DEPTH / 4) / DEPTH);
+        const std::size_t passes = larger(1, (total + DEPTH - 1 - DEPTH / 4) / DEPTH);
         for (std::size_t i = 0; i < maps->parts.size(); ++i) {
             const std::size_t source = maps->parts[i].first, depth = depths[source];
             for (std::size_t first = 0; first < depth;) {
                 if (!room) panel.passes.emplace_back(), room = (total + passes - 1) / passes;
-                const std::size_t units = std::min(room, depth - first);
+                const std::size_t units = smaller(room, depth - first);
                 panel.passes.back().push_back({source, first, units, values.size()});
                 lay_out(maps, i, first, units, offset, across);
                 first += units;
@@ -70,7 +69,7 @@ struct Layout : Product {
         const std::size_t at = values.size();
         values.resize(at + units * across);
         for (std::size_t begin = 0; begin < offset + across; begin += padded((map++)->width)) {
-            const std::size_t from = std::max(begin, offset), end = std::min(begin + map->width, offset + across);
+            const std::size_t from = larger(begin, offset), end = smaller(begin + map->width, offset + across);
             for (std::size_t unit = 0; from < end && unit < units; ++unit)
                 std::memcpy(values.data() + at + unit * across + (from - offset),
                             map->parts[part].second + (first + unit) * map->width + (from - begin), (end - from) * sizeof(real));

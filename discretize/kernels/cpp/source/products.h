@@ -3,8 +3,6 @@
 // computed beside it, so a sample's answer has the same bits in any company.
 #pragma once
 
-#include <algorithm>
-
 #include "packed.h"
 
 // y_m = from_m + the stretches of one pass; from[m] may be y[m].
@@ -68,12 +66,12 @@ class Outer {
         right.resize(depth * width);
         real* to = right.data();
         for (std::size_t first = 0; first < width; first += TILE_VECTORS * LANES) {
-            const std::size_t columns = std::min(width - first, std::size_t(TILE_VECTORS * LANES));
+            const std::size_t columns = smaller(width - first, std::size_t(TILE_VECTORS * LANES));
             for (std::size_t k = 0; k < depth; ++k, to += columns)
                 std::memcpy(to, b + k * b_step + first, columns * sizeof(real));
         }
         for (std::size_t row = 0; row < height; row += ROWS) {
-            const std::size_t rows = std::min(height - row, ROWS);
+            const std::size_t rows = smaller(height - row, ROWS);
             if (rows == ROWS)
                 for (std::size_t k = 0; k < depth; ++k) std::memcpy(&left[k * ROWS], a + k * a_step + row, ROWS * sizeof(real));
             else
@@ -82,7 +80,7 @@ class Outer {
             for (std::size_t first = 0; first < width; first += TILE_VECTORS * LANES) {
                 const real* panel = right.data() + first * depth;
                 real* at = c + row * c_step + first;
-                switch (std::min(width - first, std::size_t(TILE_VECTORS * LANES)) / LANES) {
+                switch (smaller(width - first, std::size_t(TILE_VECTORS * LANES)) / LANES) {
                     case 3: tile<3>(depth, rows, panel, at, c_step); break;
                     case 2: tile<2>(depth, rows, panel, at, c_step); break;
                     default: tile<1>(depth, rows, panel, at, c_step);

@@ -63,7 +63,7 @@ class Derivatives {
         std::memcpy(both.data(), x, model.columns * sizeof(real));  // with room beyond, which the caller's numbers have not
         const std::vector<const real*> xs(MOST_ROWS, both.data());
         for (std::size_t first = 0; first < n; first += MOST_ROWS) {
-            const std::size_t count = std::min(MOST_ROWS, n - first);
+            const std::size_t count = smaller(MOST_ROWS, n - first);
             for (std::size_t m = 0; m < count; ++m) {
                 std::memcpy(columns[m], h, n * sizeof(real));
                 columns[m][n + first + m] = 1;

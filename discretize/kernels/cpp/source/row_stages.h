@@ -76,7 +76,7 @@ class Stages {
         // y - y is nan where a step went to infinity, which by its own measure would be no error at all.
         for (std::size_t i = 0; i < n.state; i += LANES)
             store(error.data() + i, load(error.data() + i) + (load(after + i) - load(after + i)));
-        return solve.size([=](std::size_t i) { return std::max(std::fabs(before[i]), std::fabs(after[i])); },
+        return solve.size([=](std::size_t i) { return std::fabs(before[i]) < std::fabs(after[i]) ? after[i] : before[i]; },
                           [this](std::size_t i) { return error[i]; });
     }
 

@@ -151,11 +151,6 @@ inline vec remainder_of(vec a, vec b) {
     return (rest != real(0)) & ((rest < real(0)) ^ (b < real(0))) ? rest + b : rest;
 }
 
-// Here, as <algorithm> takes as long to read as all of this.
-inline void fill(real* to, std::size_t n, real value) {
-    for (std::size_t i = 0; i < n; ++i) to[i] = value;
-}
-
 inline void add_units(real* to, const real* from, std::size_t n) {
     for (std::size_t i = 0; i < n; i += LANES) store(to + i, load(to + i) + load(from + i));
 }

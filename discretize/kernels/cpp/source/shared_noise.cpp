@@ -2,8 +2,6 @@
 // cell, a node and a unit, by Philox4x32-10 and Box and Muller. The same as discretize/noise/brownian.py and generator.py draw,
 // to rounding. A function of a library of its own: it is the same for all programs.
 
-#include <algorithm>
-
 #if defined(__SSE2__)
 #include <immintrin.h>
 #endif
@@ -83,7 +81,7 @@ struct Block {
         const std::uint64_t number = whole(0) + (whole(1) << 21) + (whole(2) << 42), cell = whole(3);
         const std::size_t quarter = (width + 3) / 4;
         for (std::size_t unit = 0, size; unit < quarter; unit += size) {
-            size = std::min(quarter - unit, ROOM - used);
+            size = smaller(quarter - unit, ROOM - used);
             for (std::size_t first = 0; first < size; first += WHOLE)
                 for (std::size_t i = 0; i < WHOLE; ++i) {
                     const std::size_t at = used + first + i;
@@ -110,8 +108,8 @@ struct Block {
             }
         for (std::size_t p = 0; p < count; ++p)
             for (std::size_t k = 0; k < 4; ++k) {
-                const std::size_t at = parts[p].place, first = k * quarter + parts[p].unit, most = width - std::min(width, first);
-                multiply(radius[k / 2] + at, way[k] + at, parts[p].to + first, std::min(most, parts[p].size));
+                const std::size_t at = parts[p].place, first = k * quarter + parts[p].unit, most = width - smaller(width, first);
+                multiply(radius[k / 2] + at, way[k] + at, parts[p].to + first, smaller(most, parts[p].size));
             }
         count = used = 0;
     }

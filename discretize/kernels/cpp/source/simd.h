@@ -44,6 +44,10 @@ constexpr real LEAST_NORMAL = DOUBLE ? real(0x1p-1022) : real(0x1p-126);
 constexpr real LN2 = DOUBLE ? real(6.93147180369123816490e-01) : real(0.693359375);
 constexpr real LN2_REST = DOUBLE ? real(1.90821492927058770002e-10) : real(-2.12194440e-4);
 
+// Not from <algorithm>, which takes as long to compile as all of this.
+constexpr std::size_t smaller(std::size_t a, std::size_t b) { return b < a ? b : a; }
+constexpr std::size_t larger(std::size_t a, std::size_t b) { return a < b ? b : a; }
+
 inline std::size_t padded(std::size_t n) { return (n + LANES - 1) / LANES * LANES; }
 
 // Written out lane by lane: a loop that sets them becomes as many instructions.
@@ -106,6 +110,10 @@ inline void copy(const real* from, real* to, std::size_t n) {
     else if (n >= 4) copy_few<4>(from, to, n);
     else if (n >= 2) copy_few<2>(from, to, n);
     else *to = *from;
+}
+
+inline void fill(real* to, std::size_t n, real value) {
+    for (std::size_t i = 0; i < n; ++i) to[i] = value;
 }
 
 // A row of n numbers into one padded with 0.

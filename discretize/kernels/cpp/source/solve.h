@@ -1,7 +1,6 @@
 // A solve along an input whose pieces are polynomials of time: what was given, and the field as its samples read it.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -149,7 +148,7 @@ struct Solve {
 #else
           method(p.stages, p.c, p.a, p.b, p.e, p.order),
 #endif
-          samples(p.batch), slots(LANEWISE ? std::min(SLOTS, padded(p.batch)) : SLOTS), last_segment(p.segments) {}
+          samples(p.batch), slots(LANEWISE ? smaller(SLOTS, padded(p.batch)) : SLOTS), last_segment(p.segments) {}
 
     std::size_t at(std::size_t segment, std::size_t sample) const { return given.own ? segment * given.batch + sample : segment; }
     double length(std::size_t segment, std::size_t sample) const { return given.lengths[at(segment, sample)]; }
@@ -183,7 +182,7 @@ struct Solve {
     // The sum of the rows of a piece; and its cotangent, to these.
     void sum_up(std::size_t segment, std::size_t sample, const Shares& shares, real* to) const {
         const std::size_t first = piece(segment, sample);
-        std::fill(to, to + model.columns, real(0));
+        fill(to, model.columns, real(0));
         for (std::size_t d = 0; d < given.terms; ++d) {
             const real* from = projected(first + d, sample);
             for (std::size_t i = 0; i < model.columns; ++i) to[i] += shares[d] * from[i];

@@ -55,7 +55,7 @@ class SolverState {
 
     void leave(Slot& slot) {
         slot.taken = false;
-        longest = std::max(longest, solve.samples[slot.sample].steps.size());
+        longest = larger(longest, solve.samples[slot.sample].steps.size());
     }
 
     // Past segments of no length, to the next one or to the end.
@@ -294,7 +294,7 @@ template <class Group> class Running : public Task {
 
     template <class Make> Running(const Solve& solve, std::size_t share, Make make) : threads(solve.given.threads) {
         const std::size_t batch = solve.given.batch;
-        for (std::size_t first = 0; first < batch; first += share) groups.push_back(make(first, std::min(batch, first + share)));
+        for (std::size_t first = 0; first < batch; first += share) groups.push_back(make(first, smaller(batch, first + share)));
         done.assign(groups.size(), 0);
     }
 

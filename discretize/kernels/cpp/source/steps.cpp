@@ -133,7 +133,7 @@ void backwards(const Run& run, const real* kept, const CtrnnGradients& to, Backw
             }
             const real dt = run.length(step, first + m);
             if (run.rests(dt)) {
-                if (to.x) std::fill_n(to.x + (step * p.batch + first + m) * p.inputs, p.inputs, real(0));
+                if (to.x) fill(to.x + (step * p.batch + first + m) * p.inputs, p.inputs, real(0));
                 continue;
             }
             real* keep = const_cast<real*>(kept) + run.place(step, first + m);
@@ -189,12 +189,12 @@ EXPORTED int ctrnn_steps_forwards(const CtrnnSequence* p, std::size_t networks, 
         const Networks runs(p, networks, false);
         if (!runs.enough) return 1;
         const std::size_t batch = p->batch, threads = p->threads, states = p->time * batch * p->state, keep = runs.kept();
-        std::size_t rows = std::min((networks * batch + threads - 1) / threads, batch);
-        rows = std::min((rows + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS, MOST_ROWS);
+        std::size_t rows = smaller((networks * batch + threads - 1) / threads, batch);
+        rows = smaller((rows + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS, MOST_ROWS);
         const std::size_t parts = (batch + rows - 1) / rows;
         return !in_parallel(networks * parts, threads, [&](std::size_t item) {
             const std::size_t k = item / parts, first = item % parts * rows;
-            forwards(runs[k], first, std::min(rows, batch - first), hs + k * states, kept ? kept + k * keep : nullptr);
+            forwards(runs[k], first, smaller(rows, batch - first), hs + k * states, kept ? kept + k * keep : nullptr);
         });
     } catch (const std::bad_alloc&) {
         return 1;
@@ -209,15 +209,15 @@ EXPORTED int ctrnn_steps_backwards(const CtrnnSequence* p, std::size_t networks,
         const std::size_t batch = p->batch, threads = p->threads, keep = runs.kept();
         std::size_t share = 8 * ((batch + 8 * MOST_GROUPS - 1) / (8 * MOST_GROUPS)), weights = 0;
         for (const Product& product : runs[0].shared.products) weights += product.values.size() * sizeof(real);
-        if (weights > LARGE) share = std::max<std::size_t>(share, batch < 64 ? 16 : 32);
-        const std::size_t groups = (batch + share - 1) / share, most = std::min(MOST_ROWS, share);
-        const std::size_t together = std::max<std::size_t>(1, TOGETHER / most) * most;
+        if (weights > LARGE) share = larger(share, batch < 64 ? 16 : 32);
+        const std::size_t groups = (batch + share - 1) / share, most = smaller(MOST_ROWS, share);
+        const std::size_t together = larger(1, TOGETHER / most) * most;
         std::vector<std::unique_ptr<Backward>> done(networks * groups);
         const bool summed = in_parallel(networks * groups, threads, [&](std::size_t item) {
-            const std::size_t k = item / groups, group = item % groups, end = std::min(batch, (group + 1) * share);
+            const std::size_t k = item / groups, group = item % groups, end = smaller(batch, (group + 1) * share);
             auto step_of = backward_of(runs[k].shared, most, together / most);
             for (std::size_t first = group * share; first < end; first += most)
-                backwards(runs[k], kept + k * keep, to[k], *step_of, together, first, std::min(most, end - first));
+                backwards(runs[k], kept + k * keep, to[k], *step_of, together, first, smaller(most, end - first));
             done[item] = std::move(step_of);
         });
         return !(summed && in_parallel(networks, threads, [&](std::size_t k) {
