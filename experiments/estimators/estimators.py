@@ -318,7 +318,7 @@ class SequenceClassifier(ClassifierMixin, _SequenceEstimator):
         """Return the probability of each class, in the order of `classes_`: (n, classes)."""
         rows, logits = self._logits(X)
         chances = np.exp(logits - logits.max(1, keepdims=True))
-        return self._shaped(rows, chances / chances.sum(1, keepdims=True), self.classes_)
+        return self._shaped(rows, chances / chances.sum(1, keepdims=True), list(self.classes_))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the accuracy."""

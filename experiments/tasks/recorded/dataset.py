@@ -182,10 +182,21 @@ def dataset_from(task: TableSettings, table: Columns, digest: str, deal: Deal = 
     ]
     counts = predict == "count"
     deviations = [1.0] * len(targets) if counts else scales[1].tolist()
-    means = [0.0] * len(targets) if counts else scales[0].tolist()
-    read = tuple(made), ordered.unit, means
-    said = "\n".join(words), digest
-    return Dataset(parts, torch.from_numpy(of_words), masked, classes, targets, deviations, counts, at_the_end, *said, *read)
+    return Dataset(
+        parts,
+        torch.from_numpy(of_words),
+        masked,
+        classes,
+        targets,
+        deviations,
+        counts,
+        at_the_end,
+        "\n".join(words),
+        digest,
+        inputs=tuple(made),
+        unit=ordered.unit,
+        means=[0.0] * len(targets) if counts else scales[0].tolist(),
+    )
 
 
 def _asked_for(task: TableSettings, table: Columns) -> tuple[tuple[str, ...], tuple[str, ...], str]:
