@@ -51,7 +51,7 @@ echo "${beside%%[!0-9]*} MB beside torch"
 awk '/^```python/ {n++; next} /^```/ {exit_ = n} n && !exit_' README.md >"$work/example.py"
 awk '/^```text/ {n++; next} n && /^```/ {exit} n' README.md >"$work/example.txt"
 stranger "$work/venv/bin/python" "$work/example.py" | diff "$work/example.txt" -
-{ stranger ctrnn demo 2>&1 || true; } | grep -xF "ctrnn: this command needs tyro: pip install 'ctrnn-ode[all]'"
+{ stranger ctrnn demo 2>&1 || true; } | grep -F "ctrnn: this command needs tyro: pip install 'ctrnn-ode[all]"  # of the wheel, by its file
 stranger ctrnn doctor
 
 say "with the extra all: the command"
