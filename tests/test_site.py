@@ -92,7 +92,7 @@ def test_the_site_has_every_page_name_command_and_formula(site):
 
 def test_arguments_of_a_docstring_are_split_at_the_names_of_its_signature():
     sections = dict(READING["paragraphs"](inspect.getdoc(discretize.integrate)))
-    assert list(sections) == ["", "Args", "Shape", "Raises", "Source"]
+    assert list(sections) == ["", "code", "Args", "Shape", "Raises", "Source"]
     names = [*inspect.signature(discretize.integrate).parameters]
     found = [name for head, _ in READING["listed"](sections["Args"], names) for name in head.split(", ")]
     assert {"field", "path", "h0", "ts", "method", "seed", "delays", "on_failure"} <= set(found)

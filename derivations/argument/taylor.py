@@ -17,7 +17,7 @@ from derivations.prover.identity import Identity, column
 from derivations.twins import fields
 from derivations.twins.fields import SymbolicField
 
-__all__ = ["dropped", "euler_step", "identities", "steps_to"]
+__all__ = ["along", "dropped", "euler_step", "identities", "motion", "steps_to", "taylor_sum"]
 
 
 def euler_step(equations: Iterable[Eq], dt: Expr = S.One) -> ImmutableDenseMatrix:

@@ -7,8 +7,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <vector>
 
 #include "parallel.h"
+#include "simd.h"
 
 namespace {
 

@@ -34,7 +34,7 @@ def _before_kernels(monkeypatch):
 
 
 def seeded(kind, *sizes, **settings):
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return KINDS[kind](*sizes, dtype=torch.float64, **settings)
 
