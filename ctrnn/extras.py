@@ -4,8 +4,8 @@ import json
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.machinery import PathFinder
 from importlib.metadata import PackageNotFoundError, distribution
-from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
@@ -81,4 +81,5 @@ def install_line(extra: str) -> str:
 
 def installer() -> str:
     """Write the command that installs here: uv makes environments without pip."""
-    return "pip" if find_spec("pip") else "uv pip"
+    # Not by find_spec, at which setuptools of Python 3.11 takes its distutils away, and cannot be imported from then on.
+    return "pip" if PathFinder.find_spec("pip") else "uv pip"

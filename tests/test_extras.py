@@ -176,9 +176,9 @@ def test_the_line_that_is_named_installs_from_where_this_came(origin, monkeypatc
     text = None if written is None else json.dumps(written).replace("{here}", str(tmp_path))
     monkeypatch.setattr(extras, "ROOT", tmp_path)  # no copy of the repository
     monkeypatch.setattr(extras, "distribution", lambda name: SimpleNamespace(read_text=lambda file: text))
-    monkeypatch.setattr(extras, "find_spec", lambda name: True)
+    monkeypatch.setattr(extras, "PathFinder", SimpleNamespace(find_spec=lambda name: True))
     assert install_line("lab") == line.replace("{here}", str(tmp_path))
-    monkeypatch.setattr(extras, "find_spec", lambda name: None)  # uv makes environments without pip
+    monkeypatch.setattr(extras, "PathFinder", SimpleNamespace(find_spec=lambda name: None))  # uv makes environments without pip
     assert install_line("lab") == "uv " + line.replace("{here}", str(tmp_path))
 
 

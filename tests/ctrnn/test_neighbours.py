@@ -63,3 +63,9 @@ def test_nothing_is_loaded_before_it_is_refused(tmp_path):
     done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, env={}, capture_output=True, text=True, check=True)
     assert "installed over ctrnn-ode. Take both out and put one back" in done.stdout
     assert done.stdout.endswith("'ctrnn-ode[all]' False\n")
+
+
+def test_a_line_that_installs_leaves_setuptools_to_be_imported():
+    # Of Python 3.11 alone setuptools gives way to pip: at the look for it.
+    script = "from ctrnn.extras import install_line\ninstall_line('all')\nimport setuptools"
+    subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, check=True)
