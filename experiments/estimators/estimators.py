@@ -168,11 +168,12 @@ class _SequenceEstimator(BaseEstimator):
             raise ValueError(f"`validation` must be a share of the sequences from 0 to below 1, got {self.validation!r}.")
         order = torch.randperm(len(rows), generator=generator(self._seed(), "validation")).tolist()
         count = min(round(self.validation * len(rows)), len(rows) - 1)
-        if count and labels is not None:  # each class in turn, so that both parts have it where there are two of it
+        if count and labels is not None:  # each class in turn, and of each at least one to learn
             classes = np.array([int(whole_of(labels[rows[k]])) for k in order])
             turn = np.array([int((classes[:j] == one).sum()) for j, one in enumerate(classes)])
             last = np.array([turn[classes == one].max() for one in classes])
-            order = [order[j] for j in np.lexsort((classes, last - turn))]
+            order = [order[j] for j in np.lexsort((classes, last - turn, turn == 0))]
+            count = min(count, int((turn > 0).sum()))
         held = set(order[:count])
         taken = [k for k in range(len(rows)) if k not in held]
         parts = {"train": taken, "validation": sorted(held) or taken, "test": sorted(held) or taken}

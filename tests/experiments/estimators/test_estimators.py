@@ -155,6 +155,23 @@ def test_settings_are_searched_over_whole_sequences():
     assert found.best_params_["hidden"] in (4, 6)
 
 
+@pytest.mark.parametrize("y", [[*"aaaaaaaaab"], [*"aabbccddee"], [*"abcdefghij"]], ids="".join)
+def test_every_class_is_learned_and_the_share_that_is_held_out_has_what_there_are_two_of(y):
+    dealt = []
+
+    class Seen(SequenceClassifier):
+        def _dealt(self, *given):
+            dealt.append(super()._dealt(*given))
+            return dealt[-1]
+
+    Seen(**QUICK | {"steps": 1}, validation=0.5).fit(np.zeros((10, 3)), y)
+    places, _ = dealt[0]
+    train = {y[k] for part, k, _ in places if part == "train"}
+    held = {y[k] for part, k, _ in places if part == "validation"}
+    assert train == set(y)
+    assert held >= {one for one in y if y.count(one) > 1}
+
+
 @pytest.mark.parametrize(
     ("call", "error", "words"),
     [
