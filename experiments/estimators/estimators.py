@@ -63,10 +63,11 @@ def _as_value_errors() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Fitted:
-    """Holds how sequences are read after a fit: columns, the unit of time, whether values may be missing, and what is said."""
+    """Holds how sequences are read after fit: columns, the units of time and of stamps, what may be missing, and what is said."""
 
     inputs: tuple[Input, ...]
     unit: float
+    stamps: str
     masked: bool
     at_the_end: bool
     targets: tuple[str, ...]
@@ -139,6 +140,7 @@ class _SequenceEstimator(BaseEstimator):
         self.fitted_ = Fitted(
             dataset.inputs,
             dataset.unit,
+            table.stamps(self.time).unit if self.time else "",
             dataset.masked,
             dataset.at_the_end,
             dataset.targets,
@@ -189,6 +191,11 @@ class _SequenceEstimator(BaseEstimator):
             for name in [*(each.name for each in fitted.inputs), *filter(None, [self.time])]:
                 if name not in table:
                     raise UsageError(f"X: there is no column {name!r}, which was fitted; there is {', '.join(table.names)}.")
+            if self.time and (now := table.stamps(self.time).unit) != fitted.stamps:
+                units = [unit or "a unit that is not known" for unit in (fitted.stamps, now)]
+                raise UsageError(
+                    f"X: {self.time} was in {units[0]} where it was fitted, and is in {units[1]}; give it as it was."
+                )
             ordered = in_order(table, rows.sequence, self.time or "", fitted.unit)
             read = [each.read(table, ordered.joined) for each in fitted.inputs]
             for each, values in zip(fitted.inputs, read, strict=True):

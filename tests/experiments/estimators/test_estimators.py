@@ -139,6 +139,14 @@ def test_dates_are_times():
     np.testing.assert_allclose(other, one, atol=1e-4)
 
 
+def test_stamps_in_another_unit_than_those_of_the_fit_are_refused():
+    frame = table(8)
+    fitted = SequenceClassifier(**QUICK | {"steps": 1}, sequence="who", time="t").fit(frame, "label")
+    dated = frame.assign(t=pd.Timestamp("2026-01-01") + pd.to_timedelta(frame.t, "h"))
+    with pytest.raises(ValueError, match="t was in a unit that is not known where it was fitted, and is in s"):
+        fitted.predict(dated)
+
+
 def test_the_same_settings_give_the_same_weights_and_others_do_not():
     X, y = np.random.default_rng(0).normal(size=(8, 5)), np.arange(8) % 2
     model = SequenceClassifier(**QUICK)
