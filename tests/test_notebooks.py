@@ -91,6 +91,13 @@ def test_every_page_of_learn_with_code_and_every_program_of_the_gallery_is_a_not
             assert text.startswith(cells[2])
 
 
+def test_what_a_page_shows_of_an_output_is_left_to_the_cell():
+    (notebook,) = (notebook for page, notebook in made_from_pages().values() if page.name == "first.md")
+    words = "".join(cell["source"] for cell in notebook["cells"] if cell["cell_type"] == "markdown")
+    assert "somebody runs" not in words
+    assert "```" not in words
+
+
 def test_notebooks_made_from_pages_carry_their_figures_and_no_links_that_lead_nowhere():
     for page, notebook in made_from_pages().values():
         ids = [cell["id"] for cell in notebook["cells"]]

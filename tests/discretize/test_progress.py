@@ -14,6 +14,7 @@ import discretize
 from discretize import progress
 from discretize.analysis import Flow, continuation, fixed_points, lyapunov
 from discretize.analysis.engines import EngineReport
+from discretize.text_report import TextReport
 
 FIELD = ctrnn.plain(1, 2, generator=torch.Generator().manual_seed(0)).double()
 HELD = torch.zeros(1, dtype=torch.float64)
@@ -85,7 +86,10 @@ def test_the_bar_counts_every_interval(monkeypatch):
     sys.modules["tqdm.auto"].tqdm = Bar
     exponents(progress=True, transient=4)
     solved(progress=True)
-    assert counted == [(20, 20), (39, 39)]
+    with progress.progress_bar("steps", True, 9) as show:
+        show(4)
+        show(7)
+    assert counted == [(20, 20), (39, 39), (7, 9)]
 
 
 def test_results_are_text_in_a_notebook_and_one_line_otherwise():
@@ -106,3 +110,11 @@ def test_results_are_text_in_a_notebook_and_one_line_otherwise():
         assert len(lines) == 1
         assert lines[0].startswith(f"<{type(found).__name__}: ")
         assert str(found).splitlines()[-1].split("<")[0].split("'")[0].split('"')[0].split("&")[0] in found._repr_html_()
+
+
+def test_text_of_a_report_is_text_in_html_too():
+    class Compared(TextReport):
+        def __str__(self):
+            return "a < b & c"
+
+    assert Compared()._repr_html_() == '<pre class="ctrnn">a &lt; b &amp; c</pre>'

@@ -105,6 +105,44 @@ def test_targets_of_every_row_are_answered_row_by_row_in_the_order_of_the_rows()
     assert [len(part) for part in listed.predict([part.drop(columns="y") for part in X])] == [12] * 6
 
 
+@pytest.mark.parametrize("time", [None, "t"])
+def test_predictions_are_what_the_model_says_of_standardized_values_at_the_last_row(time):
+    frame = table(12, 7)[["who", "t", "x"]]
+    X, _ = by_sequence(frame, "who")
+    y = np.array([part.x.max() for part in X])
+    found = SequenceRegressor(**QUICK, time=time, inputs=["x"]).fit(X, y)
+    forecast = Forecaster(**QUICK, time=time, inputs=["x"]).fit(X, "x")
+    (column,) = found.fitted_.inputs
+    mean, deviation = column.scale
+    xs = torch.tensor(np.array([(part.x - mean) / deviation for part in X])).float().T[..., None]
+    ts = None if time is None else torch.tensor(np.array([(part.t - part.t.iloc[0]) / found.fitted_.unit for part in X])).T
+    for made, said in ((found, found.predict(X)), (forecast, forecast.predict(X))):
+        with torch.no_grad():
+            last = made.model_(xs, ts=ts)[-1, :, 0].double().numpy()
+        np.testing.assert_allclose(said, last * made.fitted_.deviations + made.fitted_.means, rtol=1e-5, atol=1e-6)
+
+
+def test_columns_of_chances_are_in_the_order_of_the_classes():
+    x = np.random.default_rng(0).normal(size=(20, 6)) + 3 * (np.arange(20) % 2)[:, None]
+    y = np.where(np.arange(20) % 2, 9, 10)  # as words 10 comes first
+    found = SequenceClassifier(**QUICK | {"steps": 100}).fit(x, y)
+    assert list(found.classes_) == [9, 10]
+    assert found.score(x, y) == 1
+
+
+def test_targets_of_a_table_by_id_may_come_in_any_order():
+    frame = table(12)[["who", "t", "x"]]
+    y = frame.groupby("who").x.max()
+    said = [SequenceRegressor(**QUICK, sequence="who", time="t").fit(frame, each).predict(frame) for each in (y, y[::-1])]
+    np.testing.assert_array_equal(*said)
+
+
+def test_sequences_of_one_row_are_read_once_the_unit_of_time_is_known():
+    frame = table(8)
+    found = SequenceClassifier(**QUICK | {"steps": 2}, sequence="who", time="t").fit(frame, "label")
+    assert len(found.predict(frame.groupby("who").head(1))) == 8
+
+
 def test_several_numbers_are_learned_at_once():
     X, y = np.random.default_rng(0).normal(size=(12, 5)), np.random.default_rng(1).normal(size=(12, 3))
     assert SequenceRegressor(**QUICK).fit(X, y).predict(X).shape == (12, 3)
