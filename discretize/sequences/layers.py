@@ -21,7 +21,7 @@ from ctrnn import VectorField, checks
 from ctrnn.autocast import cast_for
 from ctrnn.calls import answered
 from ctrnn.combinations import Trait
-from ctrnn.fields.field import check_state
+from ctrnn.fields.field import check_input, check_state
 from ctrnn.inputs.held import FORWARD
 from ctrnn.own_code import own_code
 from discretize.errors import TimeUnitWarning, warn_user
@@ -232,6 +232,8 @@ class Layers(SequenceModule):
         for k, row in enumerate(self._rows()):
             if k:
                 xs = dropout(xs, self.dropout, self.training)
+            for module in row:
+                check_input(module.field, xs)  # of which the entrance has looked at the first alone
             output, end = row[0](Sequences(given(xs, row[0]), next(starts), edges, ragged))
             outputs, ends = [output], [*ends, end]
             for module in row[1:]:

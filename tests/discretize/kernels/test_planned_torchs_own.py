@@ -10,7 +10,7 @@ from torch import nn
 from torch.autograd import forward_ad
 from torch.func import jvp, vmap
 from torch.nn.utils import parametrize, prune
-from torch.nn.utils.rnn import pack_padded_sequence
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 from torch.overrides import TorchFunctionMode
 from torch.testing import assert_close
 
@@ -56,7 +56,7 @@ def packed(x=X, lengths=LENGTHS):
 
 def flat(answer):
     output, h_n = answer
-    return [getattr(output, "data", output), *(h_n if isinstance(h_n, tuple) else [h_n])]
+    return [output.data if isinstance(output, PackedSequence) else output, *(h_n if isinstance(h_n, tuple) else [h_n])]
 
 
 def by_steps(module, *given):
@@ -115,7 +115,7 @@ def test_states_gradients_and_second_derivatives_are_those_of_the_steps(monkeypa
         first = torch.autograd.grad(sum(each.pow(3).sum() for each in found), [*sought, *weights], create_graph=True)
         second = torch.autograd.grad(sum(each.square().sum() for each in first), [*sought, *weights])
         answers.append([*found, *first, *second])
-    assert_close(*answers, rtol=0, atol=1e-12)
+    assert_close(*answers, rtol=1e-12, atol=1e-12)  # rounding: second derivatives reach thousands
 
 
 def test_stats_of_planned_calls_are_those_of_others(monkeypatch):
@@ -314,6 +314,11 @@ def test_hooks_run_or_are_refused(monkeypatch, place):
         handle = inner.field.register_forward_hook(hook)
     else:
         handle = nn.modules.module.register_module_forward_hook(hook)
+    if place == "field":  # whose `flow` is called, and not the field
+        with pytest.raises(TypeError, match="has a hook"):
+            module(X)
+        handle.remove()
+        return
     module(X)
     seen_of_plain = len(seen)
     seen.clear()
@@ -322,7 +327,7 @@ def test_hooks_run_or_are_refused(monkeypatch, place):
     module(X)
     handle.remove()
     assert len(seen) == seen_of_plain
-    assert seen or place == "field"  # whose `flow` is called, and not the field
+    assert seen
 
 
 @pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)

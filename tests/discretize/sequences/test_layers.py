@@ -7,6 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
+from torch.nn.utils import prune
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 from torch.testing import assert_close
 
@@ -348,3 +349,17 @@ def test_what_does_not_fit_is_refused_in_words(make, error, message):
 def test_dropout_of_a_single_layer_is_warned_of_as_torch_does():
     with pytest.warns(UserWarning, match="`dropout` acts between layers"):
         Layers([rnn()], dropout=0.5)
+
+
+@pytest.mark.parametrize("kind", ["gru", "lstm"])
+@pytest.mark.parametrize("place", [(0, 1), (1, 0), (1, 1)])
+def test_weights_that_a_hook_sets_are_refused_in_every_layer_and_direction(kind, place):
+    layers, x = Layers.of(getattr(ctrnn, kind), 3, 5, num_layers=2, bidirectional=True), torch.randn(4, 2, 3).double()
+    layers.double()(x)
+    layer, direction = place
+    part = next(part for part in layers.layers[layer][direction].field.modules() if hasattr(part, "weight_h"))
+    prune.random_unstructured(part, "weight_h", 0.5)
+    with pytest.raises(TypeError, match="has a hook, RandomUnstructured"):
+        layers(x)
+    prune.remove(part, "weight_h")
+    layers(x)
