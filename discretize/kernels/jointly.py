@@ -47,13 +47,15 @@ def run_jointly(
     watched = [(module.watch, plan) for module, plan in zip(modules, plans, strict=True)]
     if None in whys or any(watch.looks(plan.stats["method"], plan.field, 1.0, h0[0]) for watch, plan in watched):
         return None
-    began = time.perf_counter()
+    began, dice = time.perf_counter(), torch.get_rng_state() if dropout else None
     if sizes is None:
         shown = run(found, h0, dropout)
     else:
         shown = run.packed(found, sizes, h0 if order is None else h0[:, order], dropout)
         shown = shown if back is None else shown._replace(state=shown.state[:, back])
     if any(watch.is_further(end) for (watch, _), end in zip(watched, shown.state.detach(), strict=True)):
+        if dice is not None:  # of which the same is drawn once more
+            torch.set_rng_state(dice)
         return None
     plans[0].took(began, whys[0])
     lengths = None if sizes is None else (sizes[:, None] > torch.arange(batch)).sum(0).tolist()

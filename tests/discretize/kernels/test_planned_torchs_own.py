@@ -159,6 +159,20 @@ def test_dropout_between_layers_is_drawn_as_by_torchs_module(monkeypatch):
         assert_close(flat(ours(X)), flat(theirs.eval()(X)))
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_dropout_is_drawn_once_where_states_that_grow_are_looked_at(kind):
+    theirs = seeded(kind, 3, 5, num_layers=2, dropout=0.5, bias=False)
+    ours = layers_from_torch(theirs)
+    for part in rnns(ours):
+        part.watch.allowed = True
+    for scale in (1e-4, 1e-4, 1.0, 1.0):
+        found = []
+        for module in (theirs, ours):
+            torch.manual_seed(1)
+            found.append((*flat(module(scale * X)), torch.get_rng_state()))
+        assert_close(*found, rtol=0, atol=1e-12)
+
+
 def part_of(module):
     return fields(module)[-1].candidate.reset
 
