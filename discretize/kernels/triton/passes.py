@@ -1,6 +1,6 @@
 r"""Write the lines of one pass over a tile of samples in Triton: values, and pieces of them, once each.
 
-What is known of a pass only when it is written, a `Draft` of it tells: which pieces are read, and what is read from memory.
+What is known of a pass only when it is written, a `Draft` of it tells: which pieces are read.
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ Piece = tuple[Value, int, int]  # so many of a value's units, from a first one o
 
 @dataclass(frozen=True)
 class Draft:
-    """Of a pass that was written once: which pieces it reads, by value, and which values from memory."""
+    """Of a pass that was written once: which pieces it reads, by value."""
 
     pieces: Mapping[Value, set[tuple[int, int]]] = field(default_factory=dict)
-    from_memory: frozenset[Value] = frozenset()
 
     def cuts(self, old: Value, following: Value) -> list[tuple[int, int]]:
         """Firsts and sizes of the parts in which a state stays in registers: as it is computed, or as it is read too."""
@@ -45,7 +44,7 @@ class Pass:
     sums: whether products are sums, of fewer than 16 rows; draft: of the same pass; carried: a value's parts that stay in
     registers from step to step, None for all that are asked for, in a draft; ahead: how often values are given that are read a
     step ahead, and what leads from one to the next; outside: columns of products that are ready in `at_projected`, by the affine
-    value, the matrix, and the row.
+    value, the matrix, and the row; from_memory: values that the pass reads from there.
     """
 
     places: dict[Value, str]
@@ -71,7 +70,7 @@ class Pass:
         pieces = dict[Value, set[tuple[int, int]]]()
         for value, first, width in self.names:
             pieces.setdefault(value, set()).add((first, width))
-        return Draft(pieces, frozenset(self.from_memory))
+        return Draft(pieces)
 
     def piece(self, value: Value, first: int = 0, width: int | None = None) -> str:
         """The name of some of a value's units: numbers of rows by columns, or of one row or column that all share."""

@@ -64,6 +64,7 @@ class TritonText:
 
 
 FEW = "_few"  # behind the names of kernels for few samples
+IF_KEPT = "if KEEP: "  # before stores that only the way back reads
 
 
 def written(values: ProgramValues, dtype: torch.dtype) -> TritonText:
@@ -110,13 +111,19 @@ class _Sequence:
             found.carried[given["h"]] = None
         else:
             found.carry(given["h"], "state", following)
+        stores, lines = dict[Value, range](), found.out.step
         for value in self.values.order:
             if value in kept:
                 found.piece(value)
-                found.store(value, f"at_kept + {kept[value]}", "" if value in found.draft.from_memory else "if KEEP: ")
+                begin = len(lines)
+                found.store(value, f"at_kept + {kept[value]}", IF_KEPT)
+                stores[value] = range(begin, len(lines))
                 found.out.unread = True
                 found.places[value] = f"at_kept + {kept[value]}"
-        found.exchange(following, given["h"], {"at_next": "if KEEP: ", "at_hs": ""})
+        found.exchange(following, given["h"], {"at_next": IF_KEPT, "at_hs": ""})
+        for value in stores.keys() & found.from_memory:  # by this pass: a draft need not read the same
+            for k in stores[value]:
+                lines[k] = lines[k].removeprefix(IF_KEPT)
         return found
 
     def _backward(self, draft: Pass | None = None) -> Pass:

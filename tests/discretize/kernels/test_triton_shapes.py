@@ -32,6 +32,21 @@ class Joined(ctrnn.VectorField):
         return pull * torch.sigmoid(h.flip(-1)) - h * torch.sigmoid(h[..., :2].sum(-1, keepdim=True))
 
 
+class PartOfAState(ctrnn.VectorField):
+    """Products with the whole state, and one with a unit of it."""
+
+    def __init__(self, input_size, hidden_size):
+        super().__init__(input_size, hidden_size)
+        self.of_all, self.of_one = torch.nn.Linear(hidden_size, hidden_size), torch.nn.Linear(1, hidden_size)
+
+    def flow(self, projected, h):
+        return torch.tanh(self.of_all(h)) * torch.tanh(self.of_one(h[..., 1:2])) - h
+
+
+def full_of_nan(like, *sizes, **how):
+    return like.new_zeros(*sizes, **how).fill_(torch.nan)
+
+
 FIELDS = {name: getattr(ctrnn, name) for name in ("plain", "gated", "gru", "lstm")}
 FIELDS |= {"joined": Joined, "own": Own, "many": lambda *sizes: Many(), "axes": lambda *sizes: Axes()}
 
@@ -43,6 +58,7 @@ def compare(field, step, shape, batch, monkeypatch, *, moves=False, substeps=1, 
     dtype, module = torch.float64, StepModule(field.to(DEVICE, torch.float64), step)
     wanted = {"x": True, "dt": moves, "stored": False}
     kernel = kernels.TritonNetworks(program_of(module, wanted, dtype, kernels.writer(dtype)), dtype, wanted)
+    monkeypatch.setattr(torch.Tensor, "new_empty", full_of_nan)  # of which nothing may be read
     xs = torch.randn(time, batch, field.input_size, dtype=dtype)
     h0, lengths = 0.5 * torch.randn(batch, field.state_size, dtype=dtype), 0.2 + torch.rand(time, batch, 1, dtype=dtype)
     if not moves:
@@ -91,6 +107,12 @@ def test_matrices_without_room_in_registers_are_read_in_parts(name, rows, monkey
     monkeypatch.setattr(writing, "FEW_SOME", 0)
     monkeypatch.setattr(products, "SUMMED", 128)
     compare(FIELDS[name](3, 20), Euler(), Shape(True, rows, 4), 2, monkeypatch)
+
+
+def test_what_a_later_product_reads_of_an_earlier_value_is_stored_without_a_backward_pass_too(monkeypatch):
+    monkeypatch.setattr(writing, "FEW_ALL", 0)
+    monkeypatch.setattr(writing, "FEW_SOME", 0)
+    compare(PartOfAState(2, 7), Heun(), Shape(True, 1, 4), 3, monkeypatch)
 
 
 @pytest.mark.slow
