@@ -230,12 +230,11 @@ class Pass:
 
     def _affine(self, value: Value, first: int, width: int) -> str:
         own = self._begun(value, first, width)
-        products = [own]
-        if self.sums:
-            for read in self._others_like(value, first, width):
-                products.append(self._begun(*read))
-                self.names[read] = products[-1][0]
-        (write_sums if self.sums else write_dots)(self, [product for _, some in products for product in some])
+        others = {read: self._begun(*read) for read in self._others_like(value, first, width)} if self.sums else {}
+        products = [product for _, some in (own, *others.values()) for product in some]
+        (write_sums if self.sums else write_dots)(self, products)
+        for read, (name, _) in others.items():  # not before: what these products read may be made of one another
+            self.names.setdefault(read, name)
         return own[0]
 
     def _begun(self, value: Value, first: int, width: int) -> tuple[str, list[Product]]:

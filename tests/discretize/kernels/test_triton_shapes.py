@@ -43,12 +43,23 @@ class PartOfAState(ctrnn.VectorField):
         return torch.tanh(self.of_all(h)) * torch.tanh(self.of_one(h[..., 1:2])) - h
 
 
+class Chained(ctrnn.VectorField):
+    """Products of the state, and of what one of them becomes."""
+
+    def __init__(self, input_size, hidden_size):
+        super().__init__(input_size, hidden_size)
+        self.one, self.other, self.of_other = (torch.nn.Linear(hidden_size, hidden_size) for _ in range(3))
+
+    def flow(self, projected, h):
+        return torch.tanh(self.one(h)) * torch.tanh(self.of_other(torch.tanh(self.other(h)))) - h
+
+
 def full_of_nan(like, *sizes, **how):
     return like.new_zeros(*sizes, **how).fill_(torch.nan)
 
 
 FIELDS = {name: getattr(ctrnn, name) for name in ("plain", "gated", "gru", "lstm")}
-FIELDS |= {"joined": Joined, "own": Own, "many": lambda *sizes: Many(), "axes": lambda *sizes: Axes()}
+FIELDS |= {"joined": Joined, "chained": Chained, "own": Own, "many": lambda *sizes: Many(), "axes": lambda *sizes: Axes()}
 
 
 def compare(field, step, shape, batch, monkeypatch, *, moves=False, substeps=1, time=3):
@@ -87,6 +98,7 @@ CASES = [
     ("lstm", 5, 2, 3, False),
     ("joined", 5, 4, 5, False),
     ("own", 5, 1, 3, False),
+    ("chained", 5, 1, 3, True),
     *(pytest.param(name, 5, 2, 3, True, marks=pytest.mark.slow) for name in FIELDS),
     *(pytest.param(name, 5, 4, 17, False, marks=pytest.mark.slow) for name in FIELDS),
     *(pytest.param(name, 65, 1, 3, False, marks=pytest.mark.slow) for name in ("gated", "gru", "lstm", "joined")),
