@@ -142,6 +142,7 @@ class Columns:
             if pd.api.types.is_float_dtype(column) and not np.isfinite(column.to_numpy(np.float64)).all():
                 found = Stamps(np.where(np.isfinite(column.to_numpy(np.float64)), 0.0, np.inf))
             else:
+                column = column.astype(_widest(column))
                 found = Stamps(
                     (column - column.min()).to_numpy(np.float64), *since_1970(float(column.min()), float(column.max()))
                 )
@@ -296,6 +297,13 @@ class Columns:
                 if all(map(is_numeral, cells)):
                     found |= marks_of(cells)[0]
         return found
+
+
+def _widest(column: pd.Series) -> type[np.generic]:
+    """Return the dtype in which differences of a column's numbers are exact: those of int8 and int16 soon overflow."""
+    if pd.api.types.is_integer_dtype(column):
+        return np.uint64 if pd.api.types.is_unsigned_integer_dtype(column) else np.int64
+    return np.float64
 
 
 def _taken(values: Sequence[float], codes: np.ndarray) -> np.ndarray:

@@ -39,3 +39,13 @@ def test_times_that_a_file_has_rounded_are_said(tmp_path, dtype, rounded):
             warnings.simplefilter("error")
             assert task.input_size
     assert torch.is_tensor(task.batch(1, torch.Generator()).ts)
+
+
+@pytest.mark.filterwarnings("ignore::discretize.StampWarning")  # of float16
+@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.uint8, np.float16, np.float32])
+def test_times_are_told_apart_where_the_dtype_of_a_file_does_not_hold_their_differences(tmp_path, dtype):
+    least, most = (np.iinfo(dtype).min, np.iinfo(dtype).max) if np.issubdtype(dtype, np.integer) else (-1000, 1000)
+    times = np.linspace(least, most, 100).astype(dtype)
+    task = Table(str(write(tmp_path / "table.npz", times)), time="t", target="y", split="time", unit=1.0)
+    found = task._found.parts["train"][0].ts
+    np.testing.assert_array_equal(found, times[: len(found)].astype(np.float64) - float(times[0]))
