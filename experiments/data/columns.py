@@ -127,6 +127,14 @@ class Columns:
         values = self._read(name)
         return self.words(name).isna().to_numpy() if values is None else np.isnan(values)
 
+    def declared(self, name: str) -> np.ndarray:
+        """Return which rows have a cell of which the setting `missing` says that nothing is there."""
+        column = self.frame[name]
+        if self.is_text(name):
+            found: np.ndarray = column.isin(self._absent(name) - set(MISSING) | self._declared(name)).to_numpy()
+            return found
+        return np.isin(column.to_numpy(np.float64, na_value=np.nan), self._declared_numbers(name))
+
     def stamps(self, name: str) -> Stamps:
         """Return a column of times. Raises: UsageError for what is no time, or missing."""
         column, where = self.frame[name], self.where(name)
@@ -168,6 +176,9 @@ class Columns:
         values = {value for cell in said if (value := _value(cell)) is not None}
         return {cell for cell in self.frame[name].unique() if cell in MISSING or cell in said or _value(cell) in values}
 
+    def _declared_numbers(self, name: str) -> list[float]:
+        return [float(value) for cell in self._declared(name) if isinstance(value := _value(cell), Decimal)]
+
     def _declared(self, name: str) -> set[str]:
         """Return what the setting `missing` says of a column."""
         pairs = [(cell.rpartition(":"), cell) for cell in self.notation.missing]
@@ -184,8 +195,7 @@ class Columns:
             raise UsageError(f"{where} holds dates; say that it is time, or name what to see by inputs=...")
         if not self.is_text(name):
             values = column.to_numpy(np.float64, na_value=np.nan)
-            declared = [float(value) for cell in self._declared(name) if isinstance(value := _value(cell), Decimal)]
-            return np.where(np.isin(values, declared), np.nan, values)
+            return np.where(np.isin(values, self._declared_numbers(name)), np.nan, values)
         gone = self._absent(name)
         if self.notation.decimal != "comma" and (found := plain_numbers(column, gone)) is not None:
             return found

@@ -130,16 +130,17 @@ def _refuse_one_time(table: Columns, rows: list[np.ndarray], times: np.ndarray, 
 @dataclass(frozen=True)
 class Input:
     """Says what a model sees of a column, by the rows of "train": numbers by their mean and deviation, or words as kinds, each a
-    number that is 1 where it is the word and 0 where it is another."""
+    number that is 1 where it is the word and 0 where it is another; unit: a currency or per cent, that all cells had."""
 
     name: str
     scale: tuple[float, float] | None = None
     kinds: tuple[str, ...] = ()
+    unit: str = ""
 
     @classmethod
     def of(cls, table: Columns, name: str, train: np.ndarray, joined: Joined) -> Input:
         if table.is_numbers(name):
-            return cls(name, scale(joined.values(table.numbers(name))[train]))
+            return cls(name, scale(joined.values(table.numbers(name))[train]), unit=table.unit(name))
         known = sorted(map(str, table.words(name).iloc[joined.with_others(train)].dropna().unique()))
         if not known:
             raise UsageError(f"{table.path}: {name} has no value in the rows of train; leave it out by inputs=...")
@@ -153,7 +154,7 @@ class Input:
     def read(self, table: Columns, joined: Joined) -> np.ndarray:
         """Return what is seen of a table's column, (rows, features), nan where it is missing, or a word of no kind.
 
-        Raises:  UsageError for words where numbers were.
+        Raises:  UsageError for words where numbers were, and for another unit.
         """
         if self.scale is None:
             places = pd.Index(self.kinds, dtype=object).get_indexer(pd.Index(table.words(self.name), dtype=object))
@@ -161,8 +162,11 @@ class Input:
             return np.stack(columns, 1).astype(np.float64)
         if not table.is_numbers(self.name):
             raise UsageError(f"{table.where(self.name)} has words in it, and numbers are read there.")
-        mean, deviation = self.scale
-        return (joined.values(table.numbers(self.name))[:, None] - mean) / deviation
+        numbers, (mean, deviation) = table.numbers(self.name), self.scale
+        if table.unit(self.name) != self.unit and not np.isnan(numbers).all():
+            units = [quoted(unit) if unit else "plain numbers" for unit in (self.unit, table.unit(self.name))]
+            raise UsageError(f"{table.where(self.name)} was in {units[0]} where it was fitted, and is in {units[1]}.")
+        return (joined.values(numbers)[:, None] - mean) / deviation
 
 
 def features(

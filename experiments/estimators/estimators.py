@@ -63,9 +63,11 @@ def _as_value_errors() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Fitted:
-    """Holds how sequences are read after fit: columns, the units of time and of stamps, what may be missing, and what is said."""
+    """Holds how sequences are read after fit: columns, how many features arrays had, the units of time and of stamps, what may be
+    missing, and what is said."""
 
     inputs: tuple[Input, ...]
+    features: int
     unit: float
     stamps: str
     masked: bool
@@ -75,6 +77,11 @@ class Fitted:
     means: np.ndarray
     deviations: np.ndarray
     words: str
+
+
+def _names(given: Any) -> tuple[str, ...]:
+    """Return names of columns, or cells, one of them as a word too: by the letter it would be several."""
+    return (given,) if isinstance(given, str) else tuple(map(str, () if given is None else given))
 
 
 class _SequenceEstimator(BaseEstimator):
@@ -113,13 +120,13 @@ class _SequenceEstimator(BaseEstimator):
             settings = TableSettings(
                 data="X",
                 sequence=rows.sequence,
-                time=self.time or "",
-                inputs=tuple(self.inputs or ()),
+                time=self._time,
+                inputs=_names(self.inputs),
                 target=targets,
                 predict=self.predict_what,  # type: ignore[arg-type]
                 unit=self.unit,
             )
-            table = rows.columns(tuple(self.missing), words)
+            table = rows.columns(_names(self.missing), words)
             dataset = dataset_from(settings, table, "", self._dealt, whole)
             task = Table.holding(dataset, settings)
             evaluated = {"keep": "best", "evaluate_every": max(1, self.steps // EVALUATIONS)} if self.validation else {}
@@ -139,8 +146,9 @@ class _SequenceEstimator(BaseEstimator):
         self.n_features_in_ = len(dataset.inputs)
         self.fitted_ = Fitted(
             dataset.inputs,
+            rows.features,
             dataset.unit,
-            table.stamps(self.time).unit if self.time else "",
+            table.stamps(self._time).unit if self._time else "",
             dataset.masked,
             dataset.at_the_end,
             dataset.targets,
@@ -157,10 +165,14 @@ class _SequenceEstimator(BaseEstimator):
         tags.non_deterministic = False
         return tags
 
+    @property
+    def _time(self) -> str:
+        return "" if self.time is None else str(self.time)
+
     def _seed(self) -> int:
         if isinstance(self.random_state, np.random.RandomState):
             return int(self.random_state.randint(2**31))
-        return int(torch.seed() % 2**31) if self.random_state is None else int(self.random_state)
+        return int(torch.randint(2**31, ())) if self.random_state is None else int(self.random_state)
 
     def _dealt(
         self, task: TableSettings, table: Any, rows: list[np.ndarray], labels: np.ndarray | None, whole: bool
@@ -171,11 +183,10 @@ class _SequenceEstimator(BaseEstimator):
         order = torch.randperm(len(rows), generator=generator(self._seed(), "validation")).tolist()
         count = min(round(self.validation * len(rows)), len(rows) - 1)
         if count and labels is not None:  # each class in turn, and of each at least one to learn
-            classes = np.array([int(whole_of(labels[rows[k]])) for k in order])
-            turn = np.array([int((classes[:j] == one).sum()) for j, one in enumerate(classes)])
-            last = np.array([turn[classes == one].max() for one in classes])
-            order = [order[j] for j in np.lexsort((classes, last - turn, turn == 0))]
-            count = min(count, int((turn > 0).sum()))
+            classes = pd.Series([int(whole_of(labels[rows[k]])) for k in order])
+            first, after = (classes.groupby(classes).cumcount(ascending=way) for way in (True, False))
+            order = [order[j] for j in np.lexsort((classes, after, first == 0))]
+            count = min(count, int((first > 0).sum()))
         held = set(order[:count])
         taken = [k for k in range(len(rows)) if k not in held]
         parts = {"train": taken, "validation": sorted(held) or taken, "test": sorted(held) or taken}
@@ -185,22 +196,26 @@ class _SequenceEstimator(BaseEstimator):
     def _outputs(self, rows: Rows) -> tuple[list[torch.Tensor], list[np.ndarray]]:
         """Return what the model says after each row of each sequence, (time, outputs), and the rows, in the order of time."""
         fitted = self.fitted_
+        if rows.features and fitted.features and rows.features != fitted.features:
+            raise ValueError(
+                f"X has {rows.features} features, but {type(self).__name__} is expecting {fitted.features} features as input."
+            )
         with _as_value_errors():
             words = tuple(each.name for each in fitted.inputs if each.scale is None)
-            table = rows.columns(tuple(self.missing), words)
-            for name in [*(each.name for each in fitted.inputs), *filter(None, [self.time])]:
+            table = rows.columns(_names(self.missing), words)
+            for name in [*(each.name for each in fitted.inputs), *filter(None, [self._time])]:
                 if name not in table:
                     raise UsageError(f"X: there is no column {name!r}, which was fitted; there is {', '.join(table.names)}.")
-            if self.time and (now := table.stamps(self.time).unit) != fitted.stamps:
+            if self._time and (now := table.stamps(self._time).unit) != fitted.stamps:
                 units = [unit or "a unit that is not known" for unit in (fitted.stamps, now)]
                 raise UsageError(
-                    f"X: {self.time} was in {units[0]} where it was fitted, and is in {units[1]}; give it as it was."
+                    f"X: {self._time} was in {units[0]} where it was fitted, and is in {units[1]}; give it as it was."
                 )
-            ordered = in_order(table, rows.sequence, self.time or "", fitted.unit)
+            ordered = in_order(table, rows.sequence, self._time, fitted.unit)
             read = [each.read(table, ordered.joined) for each in fitted.inputs]
             for each, values in zip(fitted.inputs, read, strict=True):
                 if not fitted.masked and np.isnan(values).any():
-                    row = int(np.isnan(values).any(1).argmax())
+                    row = 1 + int(np.isnan(values).any(1).argmax())
                     what = "no value" if each.scale else "no word that was fitted"
                     raise UsageError(
                         f"X: {each.name} has {what} in row {row}, and nothing was missing in what was fitted, so that the model "
@@ -212,7 +227,7 @@ class _SequenceEstimator(BaseEstimator):
             for start in range(0, len(ordered.rows), AT_ONCE):
                 some = ordered.rows[start : start + AT_ONCE]
                 stamps = [torch.from_numpy(ordered.times[k] - ordered.times[k[0]]) for k in some]
-                read_in = [{"x": xs[k].float()} | ({"ts": ts} if self.time else {}) for k, ts in zip(some, stamps, strict=True)]
+                read_in = [{"x": xs[k].float()} | ({"ts": ts} if self._time else {}) for k, ts in zip(some, stamps, strict=True)]
                 batch = Collate("mask" if fitted.masked else None)(read_in).to(next(self.model_.parameters()).device)
                 said = self.model_(batch.xs, ts=batch.ts, lengths=batch.lengths).cpu()
                 outputs += [said[: len(k), j] for j, k in enumerate(some)]
@@ -264,12 +279,20 @@ def _right(estimator: _SequenceEstimator, X: Any, y: Any) -> tuple[np.ndarray, n
     """Return what is right and what is predicted, of each sequence or each row in which something is asked."""
     predicted = estimator.predict(X)
     rows, targets, _ = with_targets(rows_of(X, estimator.sequence), y)
-    right = rows.frame[list(targets)]
+    cells = rows.columns(_names(estimator.missing), only=targets)
+    if estimator.predict_what == "class":
+        right = rows.frame[list(targets)].astype(object).mask(cells.declared(targets[0])[:, None])
+    else:
+        with _as_value_errors():
+            right = pd.DataFrame({name: cells.numbers(name) for name in targets})
     if estimator.fitted_.at_the_end:
-        right = right.groupby(rows.of_sequence).first()
+        groups = right.groupby(rows.of_sequence)
+        if (changing := (groups.nunique() > 1).any(axis=1)).any():
+            raise ValueError(f"a target of sequences is fitted, and `y` changes within sequence {changing.argmax()}.")
+        right = groups.first()
     said = np.concatenate(predicted) if isinstance(predicted, list) else np.asarray(predicted)
     asked = right.notna().all(axis=1).to_numpy()
-    values = right[targets[0]] if len(targets) == 1 else right
+    values = right.infer_objects()[targets[0]] if len(targets) == 1 else right
     return values.to_numpy()[asked], said[asked]
 
 
@@ -304,12 +327,14 @@ class SequenceClassifier(ClassifierMixin, _SequenceEstimator):
         if len(targets) > 1:
             raise ValueError(f"`y` must be one class of each sequence, or of each row, got {len(targets)} columns.")
         column = rows.frame[targets[0]]
-        seen = column.dropna().to_numpy()
+        there = column.notna().to_numpy() & ~rows.columns(_names(self.missing), only=targets).declared(targets[0])
+        seen = column[there].to_numpy()
         check_classification_targets(seen)
-        self.classes_ = np.unique(seen)
+        self.classes_, places = np.unique(seen, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(f"`y` has {len(self.classes_)} class; the number of classes has to be greater than one.")
-        words = pd.Series([None if pd.isna(each) else _word(each) for each in column], column.index, dtype=object)
+        words = np.full(len(column), None, object)
+        words[there] = np.array([_word(each) for each in self.classes_], object)[places]
         return self._fit(replace(rows, frame=rows.frame.assign(**{targets[0]: words})), targets, whole)
 
     def _logits(self, X: Any) -> tuple[Rows, np.ndarray]:
@@ -360,7 +385,7 @@ class SequenceRegressor(RegressorMixin, _SequenceEstimator):
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the coefficient of determination, R^2."""
         right, said = _right(self, X, y)
-        return float(r2_score(right.astype(float), said, sample_weight=sample_weight))
+        return float(r2_score(right, said, sample_weight=sample_weight))
 
 
 class Forecaster(_SequenceEstimator):
@@ -404,7 +429,7 @@ class Forecaster(_SequenceEstimator):
         check_is_fitted(self, "model_")
         rows = rows_of(X, self.sequence)
         outputs, places = self._outputs(rows)
-        columns = rows.columns(tuple(self.missing))
+        columns = rows.columns(_names(self.missing))
         right = np.stack([columns.numbers(name) for name in self.fitted_.targets], 1)
         said = np.concatenate([self._in_units(each[:-1].double().numpy()) for each in outputs])
         right = np.concatenate([right[k[1:]] for k in places])

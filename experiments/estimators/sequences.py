@@ -26,24 +26,29 @@ SEQUENCE, TARGET = "(sequence)", "(target)"  # columns that are put beside those
 
 @dataclass(frozen=True)
 class Rows:
-    """Holds all rows of some sequences, the column of sequences, the ids in the order of their first rows, and whether they came
-    as a table, so that answers go back into one."""
+    """Holds all rows of some sequences, the column of sequences, the ids in the order of their first rows, whether they came
+    as a table, so that answers go back into one, and how many features arrays had, which have no names, 0 of others."""
 
     frame: pd.DataFrame
     sequence: str
     ids: pd.Index
     is_table: bool
+    features: int = 0
 
     @property
     def of_sequence(self) -> np.ndarray:
         """Return the number of each row's sequence, in the order of `ids`."""
         return self.ids.get_indexer(self.frame[self.sequence]) if self.sequence else np.zeros(len(self.frame), int)
 
-    def columns(self, missing: tuple[str, ...] = (), words: tuple[str, ...] = ()) -> Columns:
-        """Return the columns as tables of files are read: cells of text are numbers, times or words by what they say."""
-        return Columns(
-            pd.DataFrame({name: _cells(self.frame[name]) for name in self.frame}), WHERE, Notation(missing=missing, words=words)
-        )
+    def columns(self, missing: tuple[str, ...] = (), words: tuple[str, ...] = (), only: Sequence[str] | None = None) -> Columns:
+        """Return the columns as tables of files are read: cells of text are numbers, times or words by what they say.
+
+        The column of sequences has their numbers: as words two ids may be one, 1 and "1", or none, "NA".
+        """
+        cells = {name: _cells(self.frame[name]) for name in (self.frame if only is None else only) if name != self.sequence}
+        if self.sequence and only is None:
+            cells[self.sequence] = pd.Series(self.of_sequence)
+        return Columns(pd.DataFrame(cells), WHERE, Notation(missing=missing, words=words))
 
 
 def rows_of(X: Any, sequence: str | None) -> Rows:
@@ -53,18 +58,21 @@ def rows_of(X: Any, sequence: str | None) -> Rows:
     Raises:  TypeError, ValueError for what holds no sequences.
     """
     if isinstance(X, pd.DataFrame):
-        frame = X.rename(columns=str)
+        frame, sequence = _named(X), None if sequence is None else str(sequence)
         if frame.columns.has_duplicates:
             raise ValueError(f"`X` has two columns {frame.columns[frame.columns.duplicated()][0]!r}; rename one of them.")
         if sequence is not None and sequence not in frame:
             raise ValueError(f"`X` has no column {sequence!r}, which `sequence` names; there is {', '.join(frame)}.")
         if not len(frame):
             raise ValueError("`X` has no rows.")
+        if sequence is not None and (absent := frame[sequence].isna().to_numpy()).any():
+            raise ValueError(f"row {int(absent.argmax()) + 1} of `X` names no {sequence}, the column of sequences.")
         ids = pd.Index(["all rows"]) if sequence is None else pd.Index(frame[sequence].unique())
         return Rows(frame, sequence or "", ids, True)
     if sequence is not None:
         raise ValueError(f"`sequence` is {sequence!r}, a column of a DataFrame of all rows, and `X` is {_kind(X)}; leave it out.")
-    parts = [_part(part, k) for k, part in enumerate(_listed(X))]
+    listed = _listed(X)
+    parts = [_part(part, k) for k, part in enumerate(listed)]
     if not parts:
         raise ValueError("`X` has no sequences; give at least 1 (Found array with 0 sample(s) while a minimum of 1 is required).")
     first = list(parts[0])
@@ -77,10 +85,11 @@ def rows_of(X: Any, sequence: str | None) -> Rows:
             raise ValueError(f"sequence {k} of `X` has no rows; leave it out.")
     frame = pd.concat(parts, ignore_index=True)
     return Rows(
-        frame.assign(**{SEQUENCE: np.repeat(np.arange(len(parts)), [len(part) for part in parts])}),
+        _with(frame, {SEQUENCE: np.repeat(np.arange(len(parts)), [len(part) for part in parts])}),
         SEQUENCE,
         pd.RangeIndex(len(parts)),
         False,
+        0 if isinstance(listed[0], pd.DataFrame) else len(first),
     )
 
 
@@ -99,11 +108,11 @@ def with_targets(rows: Rows, y: Any) -> tuple[Rows, tuple[str, ...], bool | None
         if absent := [name for name in names if name not in rows.frame]:
             raise ValueError(f"`X` has no column {absent[0]!r}, which `y` names; there is {', '.join(rows.frame)}.")
         return rows, names, None
-    if isinstance(y, pd.Series) and rows.is_table and y.index.equals(rows.frame.index) and len(y) != len(rows.ids):
-        return _beside(rows, y.to_numpy()), (TARGET,), False
-    if isinstance(y, pd.Series) and rows.is_table and not y.index.equals(rows.ids) and set(y.index) == set(rows.ids):
-        y = y.reindex(rows.ids)  # of each sequence by its id
-    values, whole = _values(rows, y)
+    if isinstance(y, pd.Series | pd.DataFrame) and rows.is_table:
+        of_rows = y.index.equals(rows.frame.index)
+        values, whole = (y.to_numpy(), len(y) == len(rows.ids)) if of_rows else _values(rows, _by_id(rows, y))
+    else:
+        values, whole = _values(rows, y)
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
     if values.ndim > 2:
@@ -112,6 +121,21 @@ def with_targets(rows: Rows, y: Any) -> tuple[Rows, tuple[str, ...], bool | None
         raise ValueError("`y` is infinite somewhere (Input y contains infinity).")
     names = (TARGET,) if values.ndim == 1 else tuple(f"{TARGET} {k + 1}" for k in range(values.shape[1]))
     return _beside(rows, values), names, whole
+
+
+def _by_id(rows: Rows, y: pd.Series | pd.DataFrame) -> pd.Series | pd.DataFrame:
+    """Put targets of sequences in the order of the ids, where the index is of ids; one that counts, or is of others, is none."""
+    known = y.index.isin(rows.ids)
+    counts = isinstance(y.index, pd.RangeIndex) and y.index.equals(pd.RangeIndex(len(y)))
+    if not known.any() or (counts and not known.all()):
+        return y
+    if not known.all() or len(y) != len(rows.ids) or not y.index.is_unique:
+        strange = [*y.index[~known], *rows.ids.difference(y.index, sort=False), *y.index[y.index.duplicated()]]
+        raise ValueError(
+            f"`y` has {len(y)} targets by the ids of sequences, and `X` {len(rows.ids)} sequences; {strange[0]!r} is not in both "
+            "once (Found input variables with inconsistent numbers of samples)."
+        )
+    return y.reindex(rows.ids)
 
 
 def _values(rows: Rows, y: Any) -> tuple[np.ndarray, bool]:
@@ -135,7 +159,18 @@ def _values(rows: Rows, y: Any) -> tuple[np.ndarray, bool]:
 
 def _beside(rows: Rows, values: np.ndarray) -> Rows:
     columns = {TARGET: values} if values.ndim == 1 else {f"{TARGET} {k + 1}": column for k, column in enumerate(values.T)}
-    return replace(rows, frame=rows.frame.assign(**columns))
+    return replace(rows, frame=_with(rows.frame, columns))
+
+
+def _with(frame: pd.DataFrame, columns: dict[str, np.ndarray]) -> pd.DataFrame:
+    if taken := [name for name in columns if name in frame]:
+        raise ValueError(f"`X` has a column {taken[0]!r}, a name that is kept for what is given beside `X`; rename it.")
+    return frame.assign(**columns)
+
+
+def _named(frame: pd.DataFrame) -> pd.DataFrame:
+    """Call columns by words; of several levels by what their tuple is written as."""
+    return frame.set_axis(frame.columns.map(str), axis=1)
 
 
 def by_sequence(frame: pd.DataFrame, sequence: str, target: str | Sequence[str] | None = None) -> tuple[list[pd.DataFrame], Any]:
@@ -147,14 +182,15 @@ def by_sequence(frame: pd.DataFrame, sequence: str, target: str | Sequence[str] 
     Raises:  ValueError for columns that are not there, and a target that changes within a sequence.
     """
     rows = rows_of(frame, sequence)
+    sequence = rows.sequence
     targets = [target] if isinstance(target, str) else list(target or ())
     if absent := [name for name in targets if name not in rows.frame]:
         raise ValueError(f"there is no column {absent[0]!r}, which `target` names; there is {', '.join(rows.frame)}.")
     groups = [part for _, part in rows.frame.groupby(rows.of_sequence)]
     for name in targets:
-        if changing := next((part[sequence].iloc[0] for part in groups if part[name].nunique(dropna=False) > 1), None):
+        if changing := [part[sequence].iloc[0] for part in groups if part[name].nunique(dropna=False) > 1]:
             raise ValueError(
-                f"{name} changes within sequence {changing!r}; a target of every row is given to `fit` with the whole table."
+                f"{name} changes within sequence '{changing[0]}'; a target of every row is given to `fit` with the whole table."
             )
     y = pd.DataFrame([part[targets].iloc[0] for part in groups]).reset_index(drop=True) if targets else None
     return [part.drop(columns=[sequence, *targets]) for part in groups], y[target] if isinstance(
@@ -167,6 +203,8 @@ def _listed(X: Any) -> Sequence[Any]:
         X = X.detach().cpu().numpy()
     if issparse(X):
         raise TypeError("`X` is a sparse matrix, and sparse input is not supported; give `X.toarray()`.")
+    if isinstance(X, np.ma.MaskedArray):
+        X = X.astype(np.float64).filled(np.nan)
     if not isinstance(X, list | tuple | np.ndarray) and hasattr(X, "__array__"):
         X = np.asarray(X)
     if isinstance(X, np.ndarray) and X.dtype.kind == "c":
@@ -187,7 +225,9 @@ def _listed(X: Any) -> Sequence[Any]:
 
 def _part(part: Any, k: int) -> pd.DataFrame:
     if isinstance(part, pd.DataFrame):
-        return part.rename(columns=str)
+        return _named(part)
+    if isinstance(part, np.ma.MaskedArray):
+        part = part.astype(np.float64).filled(np.nan)
     values = part.detach().cpu().numpy() if isinstance(part, torch.Tensor) else np.asarray(part)
     if values.ndim not in (1, 2):
         raise ValueError(f"sequence {k} of `X` must be (time, features), or (time,) of one variable, got shape {values.shape}.")

@@ -407,7 +407,9 @@ def configuration_of(
     name = field if isinstance(field, str) else FIELDS.name_for(_named_thing("field", field))
     shared, others = _shared(settings)
     if others:
-        settings_from(FieldSettings, others, others=[key for kind in SHARED for key in setting_types(kind)])
+        settings_from(
+            FieldSettings, others, others=[key for kind in SHARED if kind is not FieldSettings for key in setting_types(kind)]
+        )
     made = Configuration(task, name, integrator, *shared)
     for sentence in made.without_effect().values():
         raise UsageError(sentence)

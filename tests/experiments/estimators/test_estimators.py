@@ -19,6 +19,7 @@ from experiments.estimators.estimators import Forecaster, SequenceClassifier, Se
 from experiments.estimators.sequences import by_sequence
 
 QUICK = {"hidden": 8, "steps": 40, "lr": 2e-2, "integrator": "euler"}
+FEW = QUICK | {"steps": 3}  # where only what is read matters
 
 
 def table(sequences=24, rows=12, seed=0):
@@ -165,7 +166,7 @@ def test_missing_values_are_read_where_some_were_missing_in_the_fit(missing):
     found = SequenceClassifier(**QUICK, sequence="who", time="t").fit(with_gaps, "label")
     assert np.isfinite(found.predict_proba(with_gaps)).all(axis=None)
     full = SequenceClassifier(**QUICK | {"steps": 2}, sequence="who", time="t").fit(frame, "label")
-    with pytest.raises(ValueError, match="x has no value in row 0, and nothing was missing"):
+    with pytest.raises(ValueError, match="x has no value in row 1, and nothing was missing"):
         full.predict(with_gaps)
 
 
@@ -183,6 +184,134 @@ def test_stamps_in_another_unit_than_those_of_the_fit_are_refused():
     dated = frame.assign(t=pd.Timestamp("2026-01-01") + pd.to_timedelta(frame.t, "h"))
     with pytest.raises(ValueError, match="t was in a unit that is not known where it was fitted, and is in s"):
         fitted.predict(dated)
+
+
+def by_rank(rows=6, sequences=12):
+    """Sequences p0, p1, .. p11, which sorted by their names are in another order, and two numbers of each."""
+    dice, numbers = np.random.default_rng(0), np.arange(sequences)
+    ids = [f"p{k}" for k in numbers]
+    frame = pd.DataFrame({"who": np.repeat(ids, rows), "x": dice.normal(size=sequences * rows)})
+    return frame, pd.DataFrame({"rank": numbers, "back": -numbers}, index=ids)
+
+
+@pytest.mark.parametrize("columns", ["rank", ["rank"], ["rank", "back"]], ids=str)
+def test_targets_in_pandas_are_of_the_sequences_that_their_index_names(columns):
+    frame, y = by_rank()
+    expected = SequenceRegressor(**FEW, sequence="who").fit(frame, y[columns].squeeze().to_numpy())
+    found = SequenceRegressor(**FEW, sequence="who").fit(frame, y[columns].sort_index())
+    np.testing.assert_array_equal(found.predict(frame), expected.predict(frame))
+    assert found.score(frame, y[columns].sample(frac=1, random_state=0)) == expected.score(frame, y[columns])
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [lambda y: y.rename({"p3": "q3"}), lambda y: y[1:], lambda y: pd.concat([y[1:], y[1:2]])],
+    ids=["other", "fewer", "twice"],
+)
+def test_targets_by_the_ids_of_other_sequences_are_refused(changed):
+    frame, y = by_rank()
+    with pytest.raises(ValueError, match=r"'[pq][0-3]' is not in both once"):
+        SequenceRegressor(**FEW, sequence="who").fit(frame, changed(y["rank"]))
+
+
+def test_targets_with_an_index_that_counts_are_in_the_order_of_the_sequences():
+    frame, y = by_rank()
+    frame["who"] = frame.who.str[1:].astype(int) + 1  # 1 to 12, and the index counts from 0
+    counted = SequenceRegressor(**FEW, sequence="who").fit(frame, y["rank"].reset_index(drop=True))
+    plain = SequenceRegressor(**FEW, sequence="who").fit(frame, y["rank"].to_numpy())
+    np.testing.assert_array_equal(counted.predict(frame), plain.predict(frame))
+
+
+def test_targets_of_every_row_may_be_a_frame():
+    frame, _ = by_rank()
+    y = pd.DataFrame({"a": frame.x, "b": -frame.x})
+    found = SequenceRegressor(**FEW, sequence="who").fit(frame, y)
+    assert found.predict(frame).shape == (len(frame), 2)
+
+
+@pytest.mark.parametrize("ids", [[1, "1"], ["1", "1.0"], ["NA", "?"], [(1, 2), (1, 3)], [0.3, 0.1 + 0.2]], ids=str)
+def test_sequences_are_told_apart_by_what_their_ids_are_and_not_by_how_they_are_written(ids):
+    x = np.random.default_rng(0).normal(size=(4, 5))
+    ids = [*ids, "c", "d"]
+    frame = pd.DataFrame({"who": pd.Series([one for one in ids for _ in range(5)], dtype=object), "x": x.ravel()})
+    found = SequenceRegressor(**FEW, sequence="who").fit(frame, np.arange(4.0))
+    np.testing.assert_allclose(found.predict(frame), SequenceRegressor(**FEW).fit(x, np.arange(4.0)).predict(x), atol=1e-6)
+
+
+@pytest.mark.parametrize("given", ["-1", ["-1"], [-1]], ids=repr)
+def test_one_cell_that_says_that_nothing_was_seen_is_not_read_by_the_letter(given):
+    frame, y = by_rank()
+    frame["x"] = np.array([-1.0, 1.0, 1.0])[np.arange(len(frame)) % 3]
+    fitted = SequenceRegressor(**FEW, sequence="who", missing=given).fit(frame, y["rank"]).fitted_
+    assert "missing: x 33.3 %" in fitted.words
+
+
+def test_one_input_is_a_word_and_not_its_letters():
+    frame = table(8).assign(xt=1.0)
+    assert [each.name for each in SequenceClassifier(**FEW, sequence="who", inputs="xt").fit(frame, "label").fitted_.inputs] == [
+        "xt"
+    ]
+
+
+def test_columns_may_be_called_by_numbers():
+    frame = table(8)
+    numbered = frame.set_axis(range(frame.shape[1]), axis=1)  # who, t, x, kind, label
+    found = SequenceClassifier(**FEW, sequence=0, time=1).fit(numbered, "4").predict_proba(numbered)
+    expected = SequenceClassifier(**FEW, sequence="who", time="t").fit(frame, "label").predict_proba(frame)
+    np.testing.assert_array_equal(found, expected)
+    first = frame[["t", "who", "x", "label"]].set_axis(range(4), axis=1)
+    assert "times: 0, " in SequenceClassifier(**FEW, sequence=1, time=0).fit(first, "3").fitted_.words
+
+
+def test_targets_that_are_declared_missing_are_not_scored():
+    frame = table(8).drop(columns="label").assign(y=lambda f: f.x * 2)
+    gaps, declared = (frame.assign(y=frame.y.where(frame.index % 5 != 0, cell)) for cell in (np.nan, -999.0))
+    found = SequenceRegressor(**FEW, sequence="who", time="t", missing=["-999"]).fit(declared, "y")
+    assert found.score(declared, "y") == found.score(gaps, "y")
+
+
+def test_a_class_that_is_declared_missing_is_none():
+    frame = table(12)
+    gaps, declared = (frame.assign(label=frame.label.where(~frame.who.isin(["p1", "p2"]), cell)) for cell in (None, "unknown"))
+    found = SequenceClassifier(**FEW, sequence="who", time="t", missing=["unknown"]).fit(declared, "label")
+    assert list(found.classes_) == ["fast", "slow"]
+    assert found.score(declared, "label") == found.score(gaps, "label")
+
+
+@pytest.mark.parametrize(
+    "y", [pd.Series(pd.date_range("2026-01-01", periods=2).tolist() * 4), np.array([0.0, -0.0, 1, 1] * 2)], ids=["dates", "zeros"]
+)
+def test_classes_that_are_one_to_numpy_are_one(y):
+    found = SequenceClassifier(**FEW).fit(np.random.default_rng(0).normal(size=(8, 5)), y)
+    assert len(found.classes_) == len(found.fitted_.classes) == 2
+    assert found.predict(np.zeros((1, 5)))[0] in found.classes_
+
+
+def test_what_a_masked_array_masks_is_missing():
+    x = np.random.default_rng(0).normal(size=(8, 5, 2))
+    masked = np.ma.masked_array(np.where(x > 1, 1e6, x), x > 1)
+    y = np.arange(8) % 2
+    expected = SequenceClassifier(**FEW).fit(np.where(x > 1, np.nan, x), y).predict_proba(x)
+    for form in (masked, [*masked]):
+        np.testing.assert_array_equal(SequenceClassifier(**FEW).fit(form, y).predict_proba(x), expected)
+
+
+def test_weights_of_chance_follow_the_seed_of_torch_and_leave_it():
+    x, y = np.random.default_rng(0).normal(size=(8, 5)), np.arange(8) % 2
+    said = []
+    for seed in (0, 0, 1):
+        torch.manual_seed(seed)
+        said.append(SequenceClassifier(**FEW, random_state=None).fit(x, y).predict_proba(x))
+        assert torch.initial_seed() == seed
+    assert np.array_equal(said[0], said[1])
+    assert not np.array_equal(said[0], said[2])
+
+
+def test_numbers_in_another_unit_than_those_of_the_fit_are_refused():
+    frame = pd.DataFrame({"who": np.repeat(np.arange(8), 4), "share": [f"{k % 7} %" for k in range(32)]})
+    fitted = SequenceClassifier(**FEW, sequence="who").fit(frame, np.arange(8) % 2)
+    with pytest.raises(ValueError, match="share was in '%' where it was fitted, and is in plain numbers"):
+        fitted.predict(frame.assign(share=0.05))
 
 
 def test_the_same_settings_give_the_same_weights_and_others_do_not():
@@ -230,11 +359,35 @@ def test_every_class_is_learned_and_the_share_that_is_held_out_has_what_there_ar
         (lambda: SequenceClassifier(sequence="who", time="hour").fit(table(), "label"), ValueError, "no column 'hour'"),
         (lambda: SequenceClassifier(field="gur").fit(np.zeros((4, 3)), [1, 0, 1, 0]), ValueError, "did you mean"),
         (lambda: SequenceClassifier(settings={"lrr": 1}).fit(np.zeros((4, 3)), [1, 0, 1, 0]), ValueError, "no setting 'lrr'"),
+        (
+            lambda: SequenceClassifier(settings={"xyz": 1}).fit(np.zeros((4, 3)), [1, 0, 1, 0]),
+            ValueError,
+            r"s hidden, (?!.* hidden,)",
+        ),
         (lambda: SequenceClassifier(validation=1.5).fit(np.zeros((4, 3)), [1, 0, 1, 0]), ValueError, "`validation`"),
         (lambda: SequenceRegressor().fit([np.zeros(3)], [[1.0, 2.0]]), ValueError, "2 targets for sequence 0, which has 3 rows"),
         (lambda: SequenceRegressor().fit(np.zeros((2, 3)), [1.0, np.inf]), ValueError, "infinity"),
         (lambda: Forecaster().fit(table(), np.zeros(3)), TypeError, "names columns"),
         (lambda: by_sequence(table(), "who", "x"), ValueError, "x changes within sequence 'p0'"),
+        (lambda: by_sequence(table().assign(who=np.arange(288) // 12), "who", "x"), ValueError, "x changes within sequence '0'"),
+        (lambda: by_sequence(table().replace({"who": {"p0": np.nan}}), "who", "label"), ValueError, "row 1 of `X` names no who"),
+        (
+            lambda: SequenceClassifier(**FEW).fit(np.zeros((4, 3, 2)), [1, 0, 1, 0]).predict(np.zeros((4, 3, 1))),
+            ValueError,
+            "X has 1 f",
+        ),
+        (
+            lambda: SequenceClassifier(**FEW).fit(np.zeros((4, 3, 2)), [1, 0, 1, 0]).predict(np.zeros((4, 3, 5))),
+            ValueError,
+            "X has 5 f",
+        ),
+        (lambda: SequenceRegressor(sequence="who").fit(table(2).assign(**{"(target)": 1}), [0, 1]), ValueError, "'\\(target\\)'"),
+        (lambda: SequenceRegressor().fit([pd.DataFrame({"(sequence)": [1]})] * 2, [0, 1]), ValueError, "'\\(sequence\\)'"),
+        (
+            lambda: SequenceRegressor(**FEW, sequence="who").fit(table(4), np.arange(4.0)).score(table(4), "x"),
+            ValueError,
+            "changes",
+        ),
     ],
 )
 def test_what_cannot_be_read_is_said_in_the_words_of_the_caller(call, error, words):
