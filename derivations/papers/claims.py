@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from sympy import Add, Basic, Derivative, Dummy, Eq, Expr, Integral, Limit, Pow, Symbol, evaluate, oo
+from sympy import Add, Basic, Derivative, Dummy, Eq, Expr, Integral, Limit, NumberSymbol, Pow, Symbol, evaluate, oo
 from sympy.core.function import AppliedUndef
 
 from derivations.claim import Entry, Equal, Every, Expands, Less, Rounds, Tends
@@ -60,8 +60,7 @@ class Judge:
             if letter := new_letter(equation.found, paper.front.letters, paper.front.functions):
                 paper.doubt([letter.name], equation.place)
             elif equation.chain:
-                left = solved(*equation.chain.sides[:2])[0]
-                name = name_of_value(left.expr if isinstance(left, Derivative) else left)
+                name = _given(solved(*equation.chain.sides[:2])[0])
                 given = {*paper.known.definitions, *paper.known.rates, *(start.name for start in paper.known.starts.values())}
                 paper.doubt({name} - given - {""}, equation.place)
 
@@ -196,7 +195,9 @@ class Judge:
     def _asks(self, chain: Chain) -> str:
         """Ask whether another letter is meant, where one that a line gives stands alone again, with something else."""
         left, right = solved(*chain.sides[:2])
-        known, name = self.paper.known, name_of_value(left.expr if isinstance(left, Derivative) else left)
+        if isinstance(left, NumberSymbol):
+            return f"{_given(left)} is a number here: if it is a letter, declare it"
+        known, name = self.paper.known, _given(left)
         given = known.starts.get(left)
         if isinstance(left, Derivative) and name in known.rates and known.rates[name].left == left:
             given = known.rates[name]
@@ -236,7 +237,7 @@ class Judge:
             (asked,) = (Anew(statement, question) for statement in found)
             self.add(label, words, asked, meaning=meaning, sizes=sizes)
             left: Any = formulas[0].args[0]
-            paper.anew.setdefault(name_of_value(left.expr if isinstance(left, Derivative) else left), []).append(asked)
+            paper.anew.setdefault(_given(left), []).append(asked)
         else:
             self.add(label, words, *found, meaning=meaning, sizes=sizes)
 
@@ -258,6 +259,7 @@ class Judge:
             words += f" for {'; '.join(assumed)}" if assumed else ""
             words += f", by {', '.join(meaning.defined)}" if meaning.defined else ""
             given = tuple(f"{d.left} = {d.value}, {label}" for label, d in meaning.supposed.items())
+            given += tuple(f"{name} is smooth" for name in sorted({n for s in statements for n in _expanded(s)}))
         entry = Entry(self.paper.name, label, words, statements, given, recorded=UNDECIDED, quote=quote, sizes=sizes)
         self.paper.entries.append(entry)
 
@@ -331,9 +333,20 @@ def _expands(left: Expr, right: Expr, meaning: Meaning) -> Statement:
     letter, order = power.args if isinstance(power, Pow) else (power, 1)
     if not isinstance(letter, Symbol) or not int(order) == order or order < 1 or letter.name in meaning.known.definitions:
         raise ValueError(f"O({power}) is read of a letter to a whole power, as it goes to 0")
+    if meaning.known.letters[letter.name].interval is not None:
+        raise ValueError(f"O({power}) is read of a letter that is declared without an interval")
     with evaluate(False):
         kept = Add(*(term for term in terms if term not in rest))
     return Expands(meaning.of(left), letter, meaning.of(kept), int(order))
+
+
+def _expanded(statement: Statement) -> set[str]:
+    """Return the functions of which nothing is known at whose slopes the coefficients of an expansion are taken."""
+    meant = statement.meant if isinstance(statement, Meant) else statement
+    if not isinstance(meant, Expands):
+        return set()
+    values = (f for e in (meant.expression, meant.terms) for f in e.atoms(AppliedUndef))
+    return {name_of_value(f) for f in values if f.has(meant.variable)}
 
 
 def printed_of(sides: Sequence[Expr], relation: str, text: str) -> tuple[Basic, ...]:
@@ -347,6 +360,12 @@ def printed_of(sides: Sequence[Expr], relation: str, text: str) -> tuple[Basic, 
 
 def name_of_value(e: Expr) -> str:
     return str(e.func.__name__) if isinstance(e, AppliedUndef) else e.name if isinstance(e, Symbol) else ""
+
+
+def _given(left: Expr) -> str:
+    """Return the letter of which a left side says something; e and pi, which are numbers, too."""
+    value = left.expr if isinstance(left, Derivative) else left
+    return str(value).lower() if isinstance(value, NumberSymbol) else name_of_value(value)
 
 
 def names_of(e: Expr) -> set[str]:

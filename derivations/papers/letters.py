@@ -113,7 +113,7 @@ def front_matter(text: str, tex: bool) -> tuple[FrontMatter, str]:
 
     Raises:  Unread for lines that say nothing of this.
     """
-    lines = text.splitlines()
+    lines = re.split(r"\r\n?|\n", text)  # no others, which are within a comment in TeX
     found = FrontMatter()
     if tex:
         said = {n: line.partition(":")[2] for n, line in enumerate(lines) if re.match(r"\s*%\s*ctrnn\s*:", line)}

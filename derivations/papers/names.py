@@ -18,6 +18,8 @@ GREEK = re.findall(
 # As SymPy's names end, so that they are printed with the same accent.
 ACCENTS = {r"\tilde": "tilde", r"\hat": "hat", r"\bar": "bar", r"\mathbf": "bold", r"\boldsymbol": "bm", r"\mathcal": "cal"}
 WORDS = (r"\mathrm", r"\operatorname")
+# Words that are the names of other letters: alpha, dx, htilde.
+TAKEN = re.compile(rf"{'|'.join(GREEK)}|d[A-Za-z]|([A-Za-z]|{'|'.join(GREEK)})({'|'.join(ACCENTS.values())})")
 
 
 class Cursor:
@@ -87,6 +89,8 @@ class Cursor:
                 if self.next.kind != "letter":
                     self.fail(f"{token.text} is read with letters only, {token.text}{{in}}")
                 word += self.take().text
+            if not index and TAKEN.fullmatch(word):
+                self.fail(f"{token.text}{{{word}}} is called here as \\alpha, \\Delta x or \\tilde h would be", token)
             return word or self.fail(f"{token.text} is empty", token)
         if token.text in ACCENTS:
             braces = self.takes("{")

@@ -22,6 +22,7 @@ from sympy import (  # fmt: skip
     Integral,
     Limit,
     Mul,
+    NumberSymbol,
     Pow,
     Rational,
     Subs,
@@ -299,6 +300,8 @@ class Reader(Interpreter[Word, Any]):
         return int(order) if order.is_Integer and 0 < order < 10 else self.fail(tree, "an order is a whole number")
 
     def _derivative(self, target: Expr, variables: Sequence[tuple[Expr, int]], order: int, sign: Word) -> Expr:
+        if isinstance(target, NumberSymbol):
+            self.fail(sign, f"{str(target).lower()} is a number here; declare it to be a letter, or a function")
         if sum(n for _, n in variables) != order:
             self.fail(sign, "the orders above and below the line differ")
         self._check_derivative(target, [v for v, _ in variables], sign)
@@ -360,7 +363,8 @@ class Reader(Interpreter[Word, Any]):
         point, body = (part for part in tree.children if isinstance(part, Tree))
         at, side = self.visit(point)
         letter = self._bind(word, **(declared.assumptions if declared else {"real": True}))
-        default = "+" if at in (oo, -oo) or (at == 0 and letter.is_nonnegative) else "+-"
+        low, high = declared.ends[1:3] if declared and declared.ends else (-oo, oo)
+        default = "+" if at in (oo, -oo, low) else "-" if at == high else "+-"  # from within what is declared
         return Limit(self._within(body, word, letter), letter, at, side or default)
 
     def point(self, tree: Node) -> tuple[Expr, str]:

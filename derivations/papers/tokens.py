@@ -37,11 +37,12 @@ OPENING = re.compile(r"\$\$|\\\[|\\begin\s*\{(\w+)(\*?)\}")
 INLINE = re.compile(r"(?<!\\)\$[^$]*\$|\\\(.*?\\\)", re.DOTALL)
 # Commands whose text stands elsewhere, is printed or not, or that give signs another meaning.
 FOREIGN = re.compile(
-    r"\\(?:input|include|import|subfile|catcode|csname|renewenvironment|(?:New|Renew|Provide|Declare)DocumentCommand|if(?!f(?![a-z]))[a-z]*|fi)(?![A-Za-z])"
+    r"\\(?:input|include|import|subfile|(?:cat|math)code|cs(?:name|[egx]?def|let)|ExplSyntaxOn|renewenvironment|(?:New|Renew|Provide|Declare)DocumentCommand"
+    r"|if(?!f(?![a-z]))[a-z]*|fi)(?![A-Za-z])"
 )
 NEW_MEANING = re.compile(
-    r"\\(?:def|edef|gdef|xdef|let|futurelet|(?:re)?newcommand|providecommand|Declare[A-Za-z]+|(?:math)?chardef)\b\*?\s*\{?\s*\\"
-    r"(?P<name>[A-Za-z]+|.)"
+    r"\\(?:[egx]?def|let(?:cs)?|futurelet|(?:re)?newcommand|providecommand|Declare[A-Za-z]+|[A-Z][a-z]+CommandCopy"
+    r"|(?:math)?chardef)(?![A-Za-z])\*?(?:\s|%[^\n]*\n)*\{?(?:\s|%[^\n]*\n)*(?P<sign>\\(?:[A-Za-z]+|.)|~)"
 )
 MEANINGLESS = re.compile(r"displaystyle|nonumber|notag|limits|q?quad|[bB]igg?[lr]?|begin|end|text\w*|mbox|math\w*")
 COMMENT = r"(?s)(?<!\\)%[^\n]*|\\begin\{(verbatim|lstlisting|comment)\}.*?(?:\\end\{\1\}|\Z)|\\end\{document\}.*"
@@ -92,8 +93,9 @@ def displays(text: str, tex: bool, commands: Container[str]) -> Iterator[Display
     if foreign := FOREIGN.search(text):
         raise Unread(_at(text, foreign.start()), f"{foreign[0]}: what stands in another file, or is not printed, is not read")
     for new in NEW_MEANING.finditer(text):
-        if f"\\{new['name']}" in commands or not new["name"].isalpha() or MEANINGLESS.fullmatch(new["name"]):
-            raise Unread(_at(text, new.start()), f"\\{new['name']} is given a meaning of its own; call it otherwise")
+        sign, name = new["sign"], new["sign"].removeprefix("\\")
+        if sign in commands or not name.isalpha() or MEANINGLESS.fullmatch(name):
+            raise Unread(_at(text, new.start()), f"{sign} is given a meaning of its own; call it otherwise")
     place = 0
     while opening := OPENING.search(text, place):
         place, name = opening.end(), opening[1]

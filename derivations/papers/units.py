@@ -111,11 +111,13 @@ class Units:
     def __init__(self, of_letter: Callable[[str], Unit | None], arguments: Callable[[str], Sequence[str]]) -> None:
         self._of_letter, self._arguments = of_letter, arguments
         self.compared: list[Compared] = []
+        self._bound: dict[Expr, Unit | None] = {}  # letters of integrals and sums, which are others than those declared
 
     def of(self, e: Expr) -> Unit | None:
         """Return the unit of an expression; None where it is not known, or 0, which has all."""
         if isinstance(e, Symbol | Number | NumberSymbol):
-            return self._of_letter(e.name) if isinstance(e, Symbol) else None if e == 0 else NO_UNIT
+            by_name = self._of_letter(e.name) if isinstance(e, Symbol) else None if e == 0 else NO_UNIT
+            return self._bound.get(e, by_name)
         if e.is_Add or isinstance(e, Max):
             return self.same(*e.args)
         if isinstance(e, Mul):
@@ -157,19 +159,20 @@ class Units:
         return NO_UNIT
 
     def _of_bound(self, e: Expr) -> Unit | None:
+        if isinstance(e, Integral):
+            letter, *ends = e.limits[0]
+            self._bound[letter] = self.same(*(end for end in ends if end.free_symbols)) or self._of_letter(letter.name)
+            by = self.same(letter, *(end for end in ends if end.is_finite is not False))
+            return _product([self.of(e.args[0]), by])
+        if isinstance(e, Sum):
+            self._bound[e.limits[0][0]] = None
         body = self.of(e.args[0])
-        if isinstance(e, Sum | Limit):
-            return body
-        return _product([body, *self._of_variables(e)])
+        return _product([body, *self._of_variables(e)]) if isinstance(e, Derivative) else body
 
-    def _of_variables(self, e: Expr) -> Iterator[Unit | None]:
-        if isinstance(e, Derivative):
-            for letter, count in e.variable_count:
-                unit = self.of(letter)
-                yield None if unit is None else unit.to_the(-count)
-        else:
-            for letter, *ends in e.limits:
-                yield self.same(letter, *(end for end in ends if end.is_finite is not False))
+    def _of_variables(self, e: Derivative) -> Iterator[Unit | None]:
+        for letter, count in e.variable_count:
+            unit = self.of(letter)
+            yield None if unit is None else unit.to_the(-count)
 
     def _note(self, term: Expr, unit: Unit | None, other: str, wanted: Unit) -> None:
         if unit is not None:

@@ -75,6 +75,8 @@ def test_mathematics_in_an_environment_that_is_not_read_is_shown(name):
         r"\let\nonumber=\not", r"\def\,{+}", r"\renewcommand{\quad}{+}", r"\DeclareMathOperator{\tanh}{sinh}",
         r"\catcode`\+=\active", r"\iffalse $$ u := 1 $$ \fi", r"\ifdraft x \fi", r"\RenewDocumentCommand{\tanh}{}{1}",
         r"\renewenvironment{align}{}{}", r"\let\\=+", r"\DeclareRobustCommand\cdot{+}", r"\csname input\endcsname",
+        r"\RenewCommandCopy{\tanh}{\sin}", r"\letcs\tanh{sin}", r"\ExplSyntaxOn \cs_set_eq:NN \tanh \sin", r"\mathcode`x=`y",
+        "\\renewcommand{%\n\\tanh}{\\sin}", r"\let~\tanh", r"\def~{+1}",
     ],
 )  # fmt: skip
 def test_a_text_that_gives_signs_another_meaning_is_refused(text):
@@ -260,6 +262,56 @@ def test_units_are_compared_as_pint_has_them(declared, formula, verdict):
     paper = read_paper(f"---\n{declared}\n---\n{shown(formula)}", "paper", tex=False)
     (units,) = (claim for claim in map(decided, paper.entries) if claim.label.endswith(", units"))
     assert units.verdict == verdict
+
+
+def test_the_letter_of_an_integral_or_a_sum_is_none_that_is_declared():
+    declared = "t: positive ms\ns: real mV\nn: real ms\nh: function of t mV"
+    for formula, verdict in {
+        r"\int_0^t 2 h(s) ds = 2 \int_0^t h(s) ds": HOLDS,
+        r"\sum_{n=1}^{2} n s = 3 s": HOLDS,
+        r"\int_0^t h(s) ds + t = t + \int_0^t h(s) ds": FAILS,
+    }.items():
+        paper = read_paper(f"---\n{declared}\n---\n{shown(formula)}", "paper", tex=False)
+        assert {claim.verdict for claim in map(decided, paper.entries) if claim.label.endswith(", units")} <= {verdict}
+
+
+@pytest.mark.parametrize("line", ["e = y - x", r"\pi = \tanh(x)", "e := y - x", r"\frac{de}{dt} = 0", r"\dot e = 0"])
+def test_e_and_pi_on_the_left_may_be_letters_that_are_not_declared(line):
+    letter = r"\pi" if "pi" in line else "e"
+    assert [*verdicts(shown(line, rf"\tanh({letter}) < 1")).values()][:1] == [UNDECIDED]
+    if "d" not in line:
+        assert last(line, rf"{letter} > 2") == UNDECIDED
+    assert last(r"e = \exp(1)", "e > 2") == HOLDS
+    assert last("e = y - x", "e + x = y", front="e: real\n") == HOLDS
+
+
+def test_limits_are_taken_from_within_what_is_declared_and_expansions_of_letters_without_an_interval():
+    within = "m: real in (0, 1)\nn: negative\n"
+    for limit in (r"\lim_{m \to 0} 1/m = \infty", r"\lim_{m \to 1} 1/(1 - m) = \infty", r"\lim_{n \to 0} 1/n = -\infty"):
+        assert last(limit, front=within) == HOLDS, limit
+        assert last(limit.replace("= ", "= -").replace("--", ""), front=within) == FAILS, limit
+    assert last(r"\lim_{x \to 0} 1/x = \infty") == FAILS
+    assert last("e^m = 1 + m + O(m^2)", front=within) == UNDECIDED
+
+
+def test_the_expansion_of_a_function_of_which_nothing_is_known_assumes_that_it_is_smooth():
+    paper = read_paper(LETTERS.replace("{}", "") + shown(r"g(x + u) = g(x) + u \cdot g'(x) + O(u^2)"), "paper", tex=False)
+    (claim,) = map(decided, paper.entries)
+    assert claim.verdict == "holds under the stated assumptions"
+    assert claim.assumptions == ("g is smooth",)
+
+
+def test_words_that_are_called_as_other_letters_are_refused():
+    front = r"\Delta x, \tilde x, \beta: real" + "\n"
+    for claim in (r"\Delta x = \mathrm{dx}", r"\tilde x = \mathrm{xtilde}", r"\beta = \operatorname{beta}"):
+        assert last(claim, front=front) == UNDECIDED
+
+
+def test_only_what_ends_a_line_in_tex_ends_a_comment():
+    for sign in ("\u2028", "\x85", "\x0c"):
+        text = "% ctrnn: x: real\n\\[ x = x + 1 %" + sign + " - 1\n\\]"
+        (claim,) = map(decided, read_paper(text, "paper", tex=True).entries)
+        assert claim.verdict == FAILS
 
 
 def test_a_number_written_by_hand_is_that_of_the_equation_and_no_factor():
