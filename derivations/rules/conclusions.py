@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from derivations.rules.definedness import ALLOWED, Certificate, Conditions
 from derivations.rules.grammar import check_terms
 from derivations.rules.groups import AT_LEAST, NONE, group_name
+from derivations.rules.numbers import rounds
 from derivations.rules.quotients import NotShown
 from derivations.rules.replay import replay
 from derivations.rules.terms import (
@@ -218,13 +219,15 @@ def _differ_somewhere(pairs: Iterable[tuple[Term, Term]], conditions: Mapping[An
 
 
 def _rounds(says: Certificate, steps: Steps) -> Conclusion:
-    step = _one(steps, says, "value")
+    step, beyond = _one(steps, says, "value"), says["beyond"]
     replay(step)
     ends = (step["low"], step["high"])
-    if step["rule"] == "rounds" and ends == (says["low"], says["high"]):
-        return Conclusion(bool(step["right"]))
     # Half a unit beyond an odd digit, exactly: neither way of rounding prints that digit.
-    if step["rule"] == "rounds" and step["right"] and says["beyond"] is not None and ends == (says["beyond"],) * 2:
+    if beyond is not None and beyond not in (says["low"], says["high"]):
+        raise NotShown("what is beyond is no end")
+    if step["rule"] == "rounds" and ends == (says["low"], says["high"]):
+        return Conclusion(bool(step["right"]) and (beyond is None or not rounds(says["value"], beyond, beyond)))
+    if step["rule"] == "rounds" and step["right"] and beyond is not None and ends == (beyond, beyond):
         return FALSE
     raise NotShown("the step is of another statement")
 

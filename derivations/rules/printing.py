@@ -45,7 +45,8 @@ def statement_text(says: Certificate) -> list[str]:
             step = _in_brackets(says["letter"] if says["point"] == ZERO else ("+", says["letter"], neg(says["point"])), ATOM)
             return [f"{left} = {right} + O({step}^{says['order']})"]
         case "rounds":
-            return [f"{term_text(says['low'])} <= {term_text(says['value'])} <= {term_text(says['high'])}"]
+            left, right = ("<" if says["beyond"] == says[end] else "<=" for end in ("low", "high"))
+            return [f"{term_text(says['low'])} {left} {term_text(says['value'])} {right} {term_text(says['high'])}"]
         case "cases":
             shown = ", ".join(map(_comparison, says["comparisons"][:MOST_SHOWN]))
             count = len(says["comparisons"])

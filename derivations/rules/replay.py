@@ -90,6 +90,8 @@ def from_data(x: object) -> Any:
     """Convert back what `as_data` gave, lists as tuples."""
     if isinstance(x, list):
         return tuple(map(from_data, x))
+    if isinstance(x, float):
+        raise NotShown("a float is no exact number")
     if not isinstance(x, dict):
         return x
     match list(x):

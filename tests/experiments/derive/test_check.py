@@ -4,7 +4,7 @@ import json
 from copy import deepcopy
 
 import pytest
-from sympy import Mul, Pow, Symbol, exp, log
+from sympy import Mul, Pow, Rational, Symbol, exp, log
 
 import derivations
 from derivations.claim import Correction, Entry, Less, Mutation, Tends, decided
@@ -182,6 +182,34 @@ def test_a_key_that_stands_twice_is_refused(tmp_path, capsys, others, key):
     file.write_text(f'{text[:place]}"{key}": null, {text[place:]}')
     assert __main__.main(["derive", "--check", str(file)]) == 2
     assert f"'{key}' stands twice in one place" in capsys.readouterr().err
+
+
+@pytest.fixture
+def rounded():
+    third = Entry("my paper", "eq. 1", "A third.", (Rounds(Rational(1, 3), "0.33"),), mutation=WRONG)
+    tie = Entry("my paper", "eq. 2", "A tie.", (Rounds(Rational(67, 200), "0.33"),), recorded=UNDECIDED)
+    return [json.loads(json.dumps(as_json(decided(entry)))) for entry in (third, tie)]
+
+
+def test_a_decimal_is_refuted_at_an_end_of_its_interval_alone(rounded):
+    third, tie = rounded
+    assert [claim["verdict"] for claim in rounded] == ["holds", "does not hold as printed"]
+    assert not any(checked(claim, {}).refused for claim in rounded)
+    (statement,), value = third["certificate"], ["q", 1, 3]
+    statement["says"]["beyond"], statement["holds"], third["verdict"] = value, False, "does not hold as printed"
+    statement["steps"][0] |= {"low": value, "high": value}
+    assert "is no end" in checked(third, {}).refused[0]
+    (statement,) = tie["certificate"]
+    statement["steps"][0] |= {"low": statement["says"]["low"], "high": statement["says"]["high"]}
+    statement["holds"], tie["verdict"] = True, "holds"
+    assert checked(tie, {}).refused
+
+
+def test_a_ledger_with_a_float_is_refused_and_not_shown(tmp_path, capsys, rounded):
+    rounded[0]["certificate"][0]["says"]["low"][1] = 13.0
+    (tmp_path / "ledger.json").write_text(json.dumps(rounded))
+    assert __main__.main(["derive", "--check", str(tmp_path / "ledger.json")]) == 1
+    assert "a float is no exact number" in capsys.readouterr().out
 
 
 def test_seconds_are_no_part_of_what_is_checked_but_are_a_number(tmp_path, capsys, others):
