@@ -19,6 +19,8 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
 
+from sympy import Basic
+
 from derivations.prover.cases import Cases, Every, Measured, printed, said
 from derivations.prover.formulas import Formula, written
 from derivations.prover.inequalities import Less
@@ -26,6 +28,7 @@ from derivations.prover.limits import Expands, Tends
 from derivations.prover.notebook import COLOURS, Cells, Shown, certificate_words, counterexample_cells
 from derivations.prover.statements import Equal, Fails, Rounds, Solves, Statement
 from derivations.prover.verdict import AT_SIZES, FAILS, HOLDS, HOLDS_ASSUMING, REINTERPRETED, UNDECIDED, Verdict, condition_words
+from derivations.prover.wording import plain
 
 __all__ = [
     "Claim",
@@ -207,7 +210,8 @@ class Claim(Shown):
              recorded: the verdict expected; mutation: the change that must flip the verdict; counterexample: numbers by
              letter; quote: the span of the text that is judged; scope: all sizes, or which; defined_on: where the proofs hold,
              if that is not for all values that the letters' assumptions allow; certificates: for each statement what it says
-             and the steps that show it, see `derivations.rules.conclusions`; remark: on the text, the end of the evidence.
+             and the steps that show it, see `derivations.rules.conclusions`; remark: on the text, the end of the evidence;
+             conditions: `defined_on` as relations.
     """
 
     source: str
@@ -229,6 +233,7 @@ class Claim(Shown):
     defined_on: tuple[str, ...] = ()
     certificates: tuple[Any, ...] = field(default=(), repr=False)
     remark: str = ""
+    conditions: tuple[Basic, ...] = ()
 
     def _rows(self) -> Iterable[tuple[str, Cells]]:
         yield "verdict", [self.verdict]
@@ -245,9 +250,19 @@ class Claim(Shown):
     @property
     def provided(self) -> tuple[str, ...]:
         """List what the verdict is for: the assumptions, where both sides are defined, and the sizes if there are any."""
-        defined_on = f"where {' and '.join(self.defined_on)}"
-        where = defined_on if len(defined_on) <= LONGEST_CONDITION else "where both sides are defined"
-        return (*self.assumptions, *[where] * bool(self.defined_on), *([] if self.scope == ALL_SIZES else [self.scope]))
+        where = f"where {' and '.join(self.where)}"
+        where = where if len(where) <= LONGEST_CONDITION else "where both sides are defined"
+        return (*self.assumptions, *[where] * bool(self.where), *([] if self.scope == ALL_SIZES else [self.scope]))
+
+    @property
+    def where(self) -> tuple[str, ...]:
+        """List, for readers, where both sides are defined if that is not everywhere."""
+        return tuple(map(plain, self.conditions))
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """List the numbers of the counterexample, for readers."""
+        return tuple(f"{plain(letter)} = {plain(value)}" for letter, value in self.counterexample.items())
 
     @property
     def as_recorded(self) -> bool:
@@ -270,7 +285,8 @@ def decided(entry: Entry) -> Claim:
     correction: str | None = None
     right: tuple[Formula, ...] = ()
     certificates = _certificates("print", entry.statements, found)
-    defined_on = tuple(dict.fromkeys(condition for v in found for condition in condition_words(v.defined_on)))
+    conditions = tuple(dict.fromkeys(condition for v in found for condition in v.defined_on))
+    defined_on = tuple(dict.fromkeys(condition_words(conditions)))
     if verdict == HOLDS and defined_on:
         verdict = HOLDS_ASSUMING
     if entry.right is not None:
@@ -304,6 +320,7 @@ def decided(entry: Entry) -> Claim:
         defined_on=() if verdict in (FAILS, REINTERPRETED) else defined_on,
         certificates=certificates,
         remark=entry.remark,
+        conditions=() if verdict in (FAILS, REINTERPRETED) else conditions,
     )
 
 

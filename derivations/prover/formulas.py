@@ -1,4 +1,4 @@
-r"""Write a formula as SymPy's plain text, as LaTeX, and as MathML for pages that load nothing.
+r"""Write a formula as SymPy's plain text, for readers, as LaTeX, and as MathML for pages that load nothing.
 
 SymPy writes the LaTeX, latex2mathml makes MathML of it: SymPy's own MathML spells F(t) as f(t), keeps the braces of an index,
 and is not well-formed XML at "<".
@@ -17,6 +17,7 @@ from sympy.printing.conventions import split_super_sub
 from sympy.printing.latex import translate
 
 from derivations.prover import symbols
+from derivations.prover.wording import InLatex, plain
 
 __all__ = ["Formula", "latex_of", "written"]
 
@@ -26,29 +27,37 @@ LONGEST = 800
 
 @dataclass(frozen=True)
 class Formula:
-    r"""Plain text, LaTeX and MathML (without the `math` element around it); the last two empty where it is too long to read,
-    or where letters have names that would be taken for commands.
+    r"""SymPy's text and LaTeX, by which ledgers know it; and for readers MathML (without the `math` element around it), a line of
+    text, and LaTeX. But for the text, they are empty where it is too long to read, or where letters have names that would be
+    taken for commands.
     """
 
     text: str
     latex: str
     mathml: str
+    words: str = ""
+    display: str = ""
 
 
 def written(formula: Basic | MatrixBase) -> Formula:
-    """Write a formula in all three."""
-    text = sstr(formula)
+    """Write a formula in all four."""
+    text, words = sstr(formula), plain(formula)
     if len(text) > LONGEST or any(symbols.is_odd(name) for name in _names(formula)):
-        return Formula(text, "", "")
-    latex = latex_of(formula)
+        return Formula(text, "", "", words)
+    names, display = _letters(formula), latex_of(formula)
     # Browsers know one variant of letters, the upright one; of others they show the ordinary italics.
-    mathml = convert(latex).replace('mathvariant="monospace"', 'mathvariant="normal"')
-    return Formula(text, latex, mathml[mathml.index(">") + 1 : mathml.rindex("<")])
+    mathml = convert(display).replace('mathvariant="monospace"', 'mathvariant="normal"')
+    mathml = mathml[mathml.index(">") + 1 : mathml.rindex("<")]
+    return Formula(text, in_latex(formula, symbol_names=names), mathml, words, display)
 
 
 def latex_of(formula: Basic | MatrixBase) -> str:
     """Write a formula as LaTeX: tau_{1,x} has an index, and h_1' is primed, not its index."""
-    return in_latex(formula, symbol_names={letter: _letter(letter) for letter in getattr(formula, "free_symbols", ())})
+    return str(InLatex({"symbol_names": _letters(formula)}).doprint(formula))
+
+
+def _letters(formula: Basic | MatrixBase) -> dict[Symbol, str]:
+    return {letter: _letter(letter) for letter in getattr(formula, "free_symbols", ())}
 
 
 def _names(formula: Basic | MatrixBase) -> Iterator[str]:

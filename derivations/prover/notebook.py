@@ -58,14 +58,14 @@ def _html(cell: str | Basic | Formula) -> str:
     formula = cell if isinstance(cell, Formula) else written(cell)
     if formula.mathml:
         return f'<math displaystyle="true">{formula.mathml}</math>'
-    return f"<code>{escape(f'{cell.lhs} = {cell.rhs}' if isinstance(cell, Eq) else formula.text)}</code>"
+    return f"<code>{escape(formula.words)}</code>"
 
 
 def _latex(cell: str | Basic | Formula) -> str:
     if isinstance(cell, str):
         return rf"\text{{{latex_text(cell)}}}"
     formula = cell if isinstance(cell, Formula) else written(cell)
-    return formula.latex or rf"\texttt{{{latex_text(formula.text)}}}"
+    return formula.display or rf"\texttt{{{latex_text(formula.words)}}}"
 
 
 def counterexample_cells(numbers: Mapping[Any, object] | None) -> Cells:

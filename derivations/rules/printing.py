@@ -1,15 +1,18 @@
 r"""Write terms and statements as text, without SymPy: what is shown as checked is read from what was checked.
 
 ("+", a, ("*", ("q", -1, 1), b))     a - b              ("piece", u, -u, 0, u)     |u|
-("*", a, ("^", b, ("q", -1, 1)))     a/b                ("call", "h", (1,), t)     h'(t)
+("*", a, ("^", b, ("q", -1, 1)))     a/b                ("call", "h", (1,), t)           h'(t)
+("call", "F", (0, 1), x, h)          D_2 F(x, h)        ("at", "u", ("diff", "u", e), y) (d/du(e) at u = y)
 
-Names come from the author of a ledger: one that could be read for a formula, a number or a constant stands in quotes.
+What is bound under a name that no reader writes is shown under a letter that stands nowhere else in the term. Names come from
+the author of a ledger: one that could be read for a formula, a number, a constant or a derivative stands in quotes.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from itertools import chain, count
 from typing import Any
 
 from derivations.rules.conclusions import terms_of
@@ -21,7 +24,8 @@ __all__ = ["condition_text", "facts_text", "statement_text", "term_text"]
 
 # How closely the parts of a term hold together; what binds less is put in brackets.
 SUM, PRODUCT, POWER, ATOM = range(4)
-MOST_SHOWN = 5  # of comparisons
+MOST_SHOWN, MOST_PRIMES = 5, 3  # of comparisons, of a derivative
+SLOPE = re.compile(r"D_\d+")  # as derivatives are written
 PLAIN_NAME = re.compile(r"[A-Za-z_$\[][\w{},'$~\[\]]*", re.ASCII)
 
 
@@ -117,10 +121,14 @@ def _written(term: Term) -> tuple[str, int]:
             return f"({'; '.join(f'{term_text(part)} if {term_text(u)} {sign} 0' for part, sign in cases)})", ATOM
         case "call" | "known":
             orders, arguments = term[2], ", ".join(map(term_text, term[3:]))
-            slopes = "'" * orders[0] if len(orders) == 1 else f"_{{{','.join(map(str, orders))}}}" * any(orders)
-            return f"{_name(term[1])}{slopes}({arguments})", ATOM
+            if len(orders) == 1:
+                return f"{_name(term[1])}{_primes(orders[0])}({arguments})", ATOM
+            by = "".join(f"D_{k} " * n for k, n in enumerate(orders, 1))  # by its k-th argument, n times
+            return f"{by}{_name(term[1])}({arguments})", POWER if by else ATOM
         case "diff":
             return f"d/d{_name(term[1])}({term_text(term[2])})", ATOM
+        case head if head in ("at", *BINDERS) and (not PLAIN_NAME.fullmatch(term[1]) or term[1][0] in "$["):
+            return _written(_renamed(term, term[1], _fresh(term)))
         case "at":
             return f"({term_text(term[2])} at {_name(term[1])} = {term_text(term[3])})", ATOM
         case head if head in BINDERS:
@@ -130,8 +138,27 @@ def _written(term: Term) -> tuple[str, int]:
     return f"{term[0]}({', '.join(inside)})", ATOM
 
 
+def _primes(order: int) -> str:
+    return "'" * order if order <= MOST_PRIMES else f"^({order})"
+
+
+def _fresh(term: Term) -> str:
+    """Return a letter that is the name of nothing in a term."""
+    taken = {part[1] for part in subterms(term) if len(part) > 1 and isinstance(part[1], str)}
+    return next(name for name in chain("uwsyz", (f"u_{k}" for k in count(1))) if name not in taken)
+
+
+def _renamed(term: Term, old: str, new: str) -> Term:
+    """Give what is bound in a term another name; names of functions stay."""
+    if term[:2] == ("v", old):
+        return ("v", new)
+    binds = term[0] in ("diff", "at", *BINDERS)
+    parts = (_renamed(part, old, new) if is_term(part) else new if binds and part == old else part for part in term[1:])
+    return (term[0], *parts)
+
+
 def _name(name: str) -> str:
-    return name if PLAIN_NAME.fullmatch(name) and name not in SHAPES else ascii(name)
+    return name if PLAIN_NAME.fullmatch(name) and name not in SHAPES and not SLOPE.fullmatch(name) else ascii(name)
 
 
 def _signed(term: Term) -> tuple[bool, str]:

@@ -52,7 +52,7 @@ def plain(text: str) -> str:
 
 def _paragraph(claim: Claim) -> str:
     given = f" Assuming {plain(', '.join(claim.assumptions))}." if claim.assumptions else ""
-    given += f" Where {plain(' and '.join(claim.defined_on))}." if claim.defined_on else ""
+    given += f" Where {plain(' and '.join(claim.where))}." if claim.where else ""
     lines = [rf"\paragraph{{{plain(claim.label)}}} \emph{{{plain(claim.verdict)}.}} {plain(claim.words)}{given}"]
     lines += map(_display, claim.formulas)
     if claim.correction is not None:
@@ -61,8 +61,8 @@ def _paragraph(claim: Claim) -> str:
 
 
 def _display(formula: Formula) -> str:
-    if not formula.latex:
+    if not formula.display:
         return ""
-    if len(formula.latex) <= WIDE:
-        return rf"\[ {formula.latex} \]"
-    return rf"\[ \resizebox{{\ifdim\width>\linewidth\linewidth\else\width\fi}}{{!}}{{$\displaystyle {formula.latex}$}} \]"
+    if len(formula.display) <= WIDE:
+        return rf"\[ {formula.display} \]"
+    return rf"\[ \resizebox{{\ifdim\width>\linewidth\linewidth\else\width\fi}}{{!}}{{$\displaystyle {formula.display}$}} \]"

@@ -46,10 +46,11 @@ def _table(claims: Sequence[Claim]) -> str:
 
 
 def _wrong(claim: Claim) -> str:
-    numbers = ", ".join(f"{k} = {v}" for k, v in claim.counterexample.items())
     right, says = (claim.correction or "").partition(" | ")[0], "Read as" if claim.verdict == REINTERPRETED else "Right is"
     right = _escaped(right + _remark(claim))
-    return f"- **{_escaped(claim.label)}** {_escaped(claim.words)} Not so at {_escaped(numbers)}. *{says}:* {right}"
+    return (
+        f"- **{_escaped(claim.label)}** {_escaped(claim.words)} Not so at {_escaped(', '.join(claim.numbers))}. *{says}:* {right}"
+    )
 
 
 def _remark(claim: Claim) -> str:

@@ -47,7 +47,7 @@ def lines(claims: Iterable[Claim], width: int) -> Iterator[str]:
         if claim.verdict == UNDECIDED:
             yield from _hanging(f"{'':12}because:  ", claim.evidence, width)
         if claim.counterexample:
-            yield from _hanging(f"{'':12}because:  ", ", ".join(f"{k} = {v}" for k, v in claim.counterexample.items()), width)
+            yield from _hanging(f"{'':12}because:  ", ", ".join(claim.numbers), width)
 
 
 def summary(claims: Sequence[Claim]) -> str:
