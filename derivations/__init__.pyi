@@ -13,6 +13,7 @@ from derivations.twins.cells import UnitEquations as UnitEquations, rnn_cell as 
 from derivations.twins.cells import lstm_cell as lstm_cell, cfc_cell as cfc_cell, ltc_cell as ltc_cell
 from derivations.argument.clocks import change_of_time as change_of_time, clock as clock, Clock as Clock
 from derivations.argument.taylor import euler_step as euler_step, dropped as dropped
+from derivations.papers.report import prove_paper as prove_paper
 from derivations.tracing.symbolic import symbolic as symbolic
 from derivations.tracing.proof import verify as verify
 from derivations.tracing.gradient import verify_gradient as verify_gradient

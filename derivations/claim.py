@@ -19,8 +19,6 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
 
-from sympy import Basic
-
 from derivations.prover.cases import Cases, Every, Measured, printed, said
 from derivations.prover.formulas import Formula, written
 from derivations.prover.inequalities import Less
@@ -28,9 +26,10 @@ from derivations.prover.limits import Expands, Tends
 from derivations.prover.notebook import COLOURS, Cells, Shown, certificate_words, counterexample_cells
 from derivations.prover.statements import Equal, Fails, Rounds, Solves, Statement
 from derivations.prover.verdict import AT_SIZES, FAILS, HOLDS, HOLDS_ASSUMING, REINTERPRETED, UNDECIDED, Verdict, condition_words
-from derivations.prover.wording import plain
+from derivations.wording import plain
 
 __all__ = [
+    "ALL_SIZES",
     "Claim",
     "Correction",
     "Entry",
@@ -211,7 +210,7 @@ class Claim(Shown):
              letter; quote: the span of the text that is judged; scope: all sizes, or which; defined_on: where the proofs hold,
              if that is not for all values that the letters' assumptions allow; certificates: for each statement what it says
              and the steps that show it, see `derivations.rules.conclusions`; remark: on the text, the end of the evidence;
-             conditions: `defined_on` as relations.
+             where: `defined_on` in a reader's notation.
     """
 
     source: str
@@ -233,7 +232,7 @@ class Claim(Shown):
     defined_on: tuple[str, ...] = ()
     certificates: tuple[Any, ...] = field(default=(), repr=False)
     remark: str = ""
-    conditions: tuple[Basic, ...] = ()
+    where: tuple[str, ...] = ()
 
     def _rows(self) -> Iterable[tuple[str, Cells]]:
         yield "verdict", [self.verdict]
@@ -253,11 +252,6 @@ class Claim(Shown):
         where = f"where {' and '.join(self.where)}"
         where = where if len(where) <= LONGEST_CONDITION else "where both sides are defined"
         return (*self.assumptions, *[where] * bool(self.where), *([] if self.scope == ALL_SIZES else [self.scope]))
-
-    @property
-    def where(self) -> tuple[str, ...]:
-        """List, for readers, where both sides are defined if that is not everywhere."""
-        return tuple(map(plain, self.conditions))
 
     @property
     def numbers(self) -> tuple[str, ...]:
@@ -320,7 +314,7 @@ def decided(entry: Entry) -> Claim:
         defined_on=() if verdict in (FAILS, REINTERPRETED) else defined_on,
         certificates=certificates,
         remark=entry.remark,
-        conditions=() if verdict in (FAILS, REINTERPRETED) else conditions,
+        where=() if verdict in (FAILS, REINTERPRETED) else tuple(dict.fromkeys(map(plain, conditions))),
     )
 
 

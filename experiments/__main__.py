@@ -12,7 +12,7 @@ import io
 import math
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Union
@@ -44,6 +44,7 @@ ABOUT = (
 PAPERS = (".md", ".tex")
 COMPLETION = ("--tyro-print-completion", "--tyro-write-completion")  # `SHELL`, and `SHELL FILE`
 FORMATS = {".txt": "table", ".json": "json", ".tex": "latex", ".html": "html"}
+REPORTS = {**FORMATS, ".md": "markdown"}
 
 
 def demo(
@@ -102,10 +103,10 @@ def derive(
     return DONE if run(source, form, out) else FAILED
 
 
-def _form(format: str | None, out: Path | None) -> str:
-    """Return the form of a ledger: the one that is named, or that of the file's ending."""
-    form = format or FORMATS.get(out.suffix if out else "", "table")
-    check_word("format", form, FORMATS.values())
+def _form(format: str | None, out: Path | None, forms: Mapping[str, str] = FORMATS) -> str:
+    """Return the form of a ledger or report: the one that is named, or that of the file's ending."""
+    form = format or forms.get(out.suffix if out else "", "table")
+    check_word("format", form, forms.values())
     return form
 
 
@@ -131,13 +132,13 @@ def prove(
         set: Arguments of what makes the module; input_size is 2 and hidden_size 3 where it needs them.
         seconds: After which the answer is undecided; of a paper, that to each claim.
         code: Of a paper: run the files that it names, to prove that their code is its equations.
-        format: Of a paper: table, json, latex or html.
+        format: Of a paper: table, json, latex, html or markdown.
         out: Of a paper: file to write.
     """
     if Path(cell).suffix in PAPERS:
         if equations is not None or set:
             raise UsageError("--equations and --set are for a cell; a paper names the code of its equations (docs/papers.md).")
-        form = _form(format, out)
+        form = _form(format, out, REPORTS)
         from experiments.papers import run as judge  # noqa: PLC0415
 
         return DONE if judge(Path(cell), form, out, run_code=code, seconds=seconds) else FAILED

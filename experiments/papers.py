@@ -18,22 +18,24 @@ from sympy.core.function import AppliedUndef
 from torch import nn
 
 from ctrnn.storage.files import read_file
-from derivations.claim import Claim, Entry, Equal, decided
-from derivations.papers.equations import NotRead, Paper
+from derivations.claim import Entry, Equal
+from derivations.papers.equations import About, NotRead, Paper
 from derivations.papers.meaning import Meaning
 from derivations.papers.names import name_of
 from derivations.papers.paper import read_paper
+from derivations.papers.report import decided_within, is_proved, report
 from derivations.papers.tokens import Token, Unread
 from derivations.prover.statements import Statement
-from derivations.prover.timelimit import OutOfTime, time_limit
-from derivations.prover.verdict import FAILS, REINTERPRETED, UNDECIDED, Verdict
+from derivations.prover.verdict import UNDECIDED, Verdict
 from derivations.tracing.equations import match
 from derivations.tracing.proof import verify
 from derivations.tracing.reading import UnknownOperation
 from derivations.tracing.symbolic import SECONDS, symbolic
+from derivations.wording import plain
 from experiments.code_files import SIZES, called, imported, no_exit, required
-from experiments.derive.run import as_json, show
-from experiments.usage import UsageError, nearest
+from experiments.derive.run import as_json, show, watched, write_report
+from experiments.files import check_output
+from experiments.usage import UsageError, nearest, typed
 
 __all__ = ["SUFFIXES", "differences", "run"]
 
@@ -44,7 +46,7 @@ UNKNOWN = (UnknownOperation, TimeoutError, ValueError, TypeError, RuntimeError) 
 
 
 def run(file: Path, form: str, out: Path | None, *, run_code: bool = False, seconds: float = SECONDS) -> bool:
-    r"""Show every claim of the paper with its verdict; return whether there are some, and all are proved.
+    r"""Show every claim of the paper with its verdict, beside its line; return whether there are some, and all are proved.
 
     Args:    file, form, out; run_code: whether the files beside the paper are run that its `code` lines name; seconds: after
              which a claim is undecided.
@@ -52,10 +54,18 @@ def run(file: Path, form: str, out: Path | None, *, run_code: bool = False, seco
     """
     if not seconds > 0:
         raise UsageError(f"--seconds must be above 0, got {seconds:g}.")
+    if out is not None and out.resolve() == file.resolve():
+        raise UsageError(f"--out {out} is the paper itself; name another file.")
     paper, more = _read(file)
     entries = [*paper.entries, *_code(paper, file.resolve().parent, run_code)]
-    claims = show((_decided(entry, seconds) for entry in entries), form, out, [*_notes(paper)], more)
-    return bool(claims) and all(claim.verdict not in (FAILS, REINTERPRETED, UNDECIDED) for claim in claims)
+    found = (decided_within(entry, seconds) for entry in entries)
+    if form in ("json", "latex"):
+        return is_proved(show(found, form, out, [*_notes(paper)], more))
+    if out is not None:
+        check_output(out)
+    made = report(paper, [*watched(found)], file.name)
+    write_report(made, form, out, typed("prove", str(file), *["--code"] * run_code, out=out))
+    return made.proved
 
 
 def differences(file: Path, claims: Sequence[Mapping[str, Any]], seconds: float = SECONDS) -> Iterator[str]:
@@ -67,7 +77,7 @@ def differences(file: Path, claims: Sequence[Mapping[str, Any]], seconds: float 
     for claim in claims:
         label = claim["label"]
         if label in again:
-            wanted = _comparable({**as_json(_decided(again[label], seconds)), **more})
+            wanted = _comparable({**as_json(decided_within(again[label], seconds)), **more})
             if other := sorted(key for key in {*wanted, *claim} if _comparable(claim).get(key) != wanted.get(key)):
                 by_code = "; no code is run by a check: run `ctrnn prove --code` again" * label.startswith("code, ")
                 yield f"{label}: {', '.join(other)} {'is' if len(other) == 1 else 'are'} otherwise in {file}{by_code}"
@@ -91,39 +101,11 @@ def _read(file: Path) -> tuple[Paper, dict[str, str]]:
         raise UsageError(f"{file}, {error}.") from None
 
 
-def _decided(entry: Entry, seconds: float) -> Claim:
-    """Decide a claim of which nobody has recorded what is expected."""
-    try:
-        with time_limit(seconds):
-            claim = decided(entry)
-    except OutOfTime:
-        claim = decided(replace(entry, statements=tuple(_OutOfTime(s.kind, s.formulas(), seconds) for s in entry.statements)))
-    return replace(claim, recorded="", mutation="")
-
-
-@dataclass(frozen=True)
-class _OutOfTime:
-    """A statement that took too long: undecided."""
-
-    kind: str
-    printed: tuple[Basic, ...]
-    seconds: float
-
-    def formulas(self) -> tuple[Basic, ...]:
-        return self.printed
-
-    def says(self) -> None:
-        return None
-
-    def decide(self) -> Verdict:
-        return Verdict(UNDECIDED, self.seconds, f"out of time after {self.seconds:g} s")
-
-
 def _notes(paper: Paper) -> Iterator[str]:
     """Say what was defined or supposed, and how much says nothing."""
     for definition in paper.said:
         word = "supposed" if definition.supposed else "by definition"
-        yield f"{definition.label}: {definition.left} = {definition.value} ({word}, nothing proved)."
+        yield f"{definition.label}: {plain(definition.left)} = {plain(definition.value)} ({word}, nothing proved)."
     if paper.skipped:
         yield f"{paper.skipped} displays without an equation were skipped."
 
@@ -206,7 +188,7 @@ class _IsCode:
         certain = self._sides.decide()
         if found.holds is not certain.holds:
             return replace(found, verdict=UNDECIDED, evidence=f"{found.evidence}; the checker finds: {certain.evidence}")
-        return replace(found, certificate=certain.certificate)
+        return replace(found, certificate=certain.certificate, counterexample=certain.counterexample)
 
 
 def _name(e: Any) -> str:
@@ -238,17 +220,27 @@ def _code(paper: Paper, folder: Path, run_code: bool) -> Iterator[Entry]:
             equations[names.get(definition.name, definition.name)] = meaning.of(definition.value)
         values = {meaning.value(name): value for name, value in names.items()}
         printed = tuple(Eq(d.left, d.value, evaluate=False) for d in definitions)
-        statement: Statement = NotRead(f"{place} is run with --code only")
+        statement: Statement = NotRead(f"{place} is run with --code only", add="--code, at the prompt")
         at, sizes = "", ""
-        if doubtful := sorted({*meaning.letters, *(d.name for d in definitions)} & paper.doubtful.keys()):
-            statement = NotRead(f"{paper.doubtful[doubtful[0]]}: this is not read, and may say something of {doubtful[0]}")
+        if doubtful := paper.doubted({*meaning.letters, *(d.name for d in definitions)}):
+            letter, at_line = doubtful
+            reason = f"line {at_line.line}, column {at_line.column}: this is not read, and may say something of {letter}"
+            statement = NotRead(reason, cause=at_line)
         elif run_code:
             module, widths, units = _module(folder, place, field)
             statement = _IsCode(place, module, widths, equations, values, field, printed)
             at = f" with {units[0]} inputs and {units[1]} units" if units else ""
             sizes = "" if units else "its own sizes"
         words = f"{', '.join(labels)} is the code of {place}{at}, for all weights, inputs and states."
-        yield Entry(paper.name, f"code, {', '.join(labels)}", words, (statement,), recorded=UNDECIDED, sizes=sizes)
+        label, equation = f"code, {', '.join(labels)}", next(e for e, d in paper.stated if d is definitions[0])
+        unread = statement if isinstance(statement, NotRead) else None
+        paper.about[label] = About(
+            equation,
+            f"it is the code of {place}{at}, for all weights, inputs and states",
+            sides=("the code", "as printed"),
+            unread=unread,
+        )
+        yield Entry(paper.name, label, words, (statement,), recorded=UNDECIDED, sizes=sizes)
 
 
 def _module(folder: Path, place: str, field: bool) -> tuple[nn.Module, dict[str, int] | None, tuple[int, int] | None]:

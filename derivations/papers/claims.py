@@ -11,24 +11,29 @@ from sympy import Add, Basic, Derivative, Dummy, Eq, Expr, Integral, Limit, Numb
 from sympy.core.function import AppliedUndef
 
 from derivations.claim import Entry, Equal, Every, Expands, Less, Rounds, Tends
-from derivations.papers.equations import WRONG, Equation, NotRead, Paper, solved
+from derivations.papers.equations import SIDES, WRONG, About, Equation, NotRead, Paper, solved
 from derivations.papers.grammar import Chain, joined, new_letter
 from derivations.papers.letters import Letter
 from derivations.papers.meaning import Anew, Definition, Known, Meaning, Meant
 from derivations.papers.names import mentioned
 from derivations.papers.reading import Order
-from derivations.papers.tokens import RELATIONS, Unread
+from derivations.papers.tokens import RELATIONS, Lacking, Token, Unread
 from derivations.papers.units import Compared, Unit, Units
 from derivations.prover.statements import Statement
 from derivations.prover.verdict import UNDECIDED
+from derivations.wording import plain
 
 __all__ = ["Judge"]
 
 UNITS = "the units of both sides, of terms of sums and of arguments"
 
 
-class Unjudged(ValueError):  # noqa: N818 - said of a formula
-    """Raised for a formula that is read, and not judged."""
+class Unjudged(Lacking):
+    """Raised for a formula that is read, and not judged; cause: the place of another one that is why."""
+
+    def __init__(self, reason: str, cause: Token | None = None, add: str = "") -> None:
+        super().__init__(reason, add)
+        self.cause = cause
 
 
 class Judge:
@@ -53,10 +58,7 @@ class Judge:
                 if not relate(paper, equation, self):
                     self._chain(equation.chain)
         except WRONG as error:
-            place = (
-                "" if isinstance(error, Unread | Unjudged) else f"line {equation.place.line}, column {equation.place.column}: "
-            )
-            self.add(equation.label, joined(equation.found), NotRead(f"{place}{error}"))
+            self.add(equation.label, joined(equation.found), replace(NotRead.because(error, equation.place), kind="not read"))
             if letter := new_letter(equation.found, paper.front.letters, paper.front.functions):
                 paper.doubt([letter.name], equation.place)
             elif equation.chain:
@@ -100,7 +102,7 @@ class Judge:
         self.check_new(said.name, letter)
         known.letters.setdefault(said.name, letter)
         known.definitions[said.name] = said
-        self.paper.said.append(said)
+        self.paper.says(self.equation, said)
         return True
 
     def _supposes_slope(self, said: Definition) -> bool:
@@ -115,7 +117,7 @@ class Judge:
         if sum(start.name == said.name for start in self.paper.known.starts.values()) > 1:
             raise ValueError(f"{said.name} starts at several places")
         self.paper.known.rates[said.name] = replace(said, supposed=True)
-        self.paper.said.append(self.paper.known.rates[said.name])
+        self.paper.says(self.equation, self.paper.known.rates[said.name])
         return True
 
     def _supposes_value(self, said: Definition) -> bool:
@@ -123,14 +125,13 @@ class Judge:
         if said.name in known.rates and any(start.name == said.name for start in known.starts.values()):
             raise ValueError(f"{said.name} starts elsewhere already; its value here is no further start")
         known.starts[said.left] = replace(said, supposed=True)
-        self.paper.said.append(known.starts[said.left])
+        self.paper.says(self.equation, known.starts[said.left])
         return True
 
     def check_new(self, name: str, letter: Letter) -> None:
         if given := [d.label for d in (*self.paper.known.rates.values(), *self.paper.known.starts.values()) if d.name == name]:
-            raise ValueError(
-                f"{name} is restricted already; say `solves: {self.label} is {', '.join(given)}` on top of the paper"
-            )
+            add = f"solves: {self.label} is {', '.join(given)}"
+            raise Lacking(f"{name} is restricted already; say `{add}` on top of the paper", add)
         if name in self.paper.mentioned:
             raise ValueError(f"{name} was used in a claim before this line defines it; put the line before")
         if letter.interval or set(letter.assumptions) - {"real"}:
@@ -162,9 +163,8 @@ class Judge:
             name = name_of_value(side)
             if name and name not in known.definitions and side not in known.starts and name not in self.behind(other):
                 if name in known.rates:
-                    raise ValueError(
-                        f"{name} is given by its derivative; say `solves: LABEL is {known.rates[name].label}` on top"
-                    )
+                    add = f"solves: {self.label} is {known.rates[name].label}"
+                    raise Lacking(f"{name} is given by its derivative; say `{add}` on top", add)
                 raise ValueError(
                     f"{name} stands alone, and was used before; what defines it stands first, with {name} on the left"
                 )
@@ -190,7 +190,10 @@ class Judge:
         if not own:
             self.paper.mentioned |= set().union(*map(self.behind, sides))
         question = "" if own or n else self._asks(chain)
-        self.claim_of(label, words, formulas, [statement], meaning, own=own, question=question, sizes=chain.sizes)
+        about = words if steps else f"it follows from {', '.join(meaning.defined)}" if own else ""
+        of_sides = SIDES[::-1] if relation in (">", ">=") else SIDES
+        self.claim_of(label, words, formulas, [statement], meaning, own=own, question=question, sizes=chain.sizes, about=about,
+                      of_sides=of_sides)  # fmt: skip
 
     def _asks(self, chain: Chain) -> str:
         """Ask whether another letter is meant, where one that a line gives stands alone again, with something else."""
@@ -204,30 +207,35 @@ class Judge:
         elif name in known.definitions and known.definitions[name].left == left:
             given = known.definitions[name]
         elif chain.defines is not None and not _has(right, left):
-            return f"{left} is behind its right side: if this is what {left} is, say so before, and write the other one out"
+            words = plain(left)
+            return f"{words} is behind its right side: if this is what {words} is, say so before, and write the other one out"
         by_itself = not isinstance(left, Derivative) and name in self.behind(right)
         if given is None or given.firm or given.value == right or by_itself:
             return ""
         return (
-            f"{left} is what {given.label} says, and this is not that: if it is another {name}, say on top which equations "
-            f"belong together, `equations: {self.label} is by LABEL`, `is a step of LABEL` or `is LABEL at ...`"
+            f"{plain(left)} is what {given.label} says, and this is not that: if it is another {name}, say on top which "
+            f"equations belong together, `equations: {self.label} is by LABEL`, `is a step of LABEL` or `is LABEL at ...`"
         )
 
     def claim_of(
         self, label: str, words: str, formulas: Sequence[Basic], statements: Sequence[Statement], meaning: Meaning, *, own: bool,
-        question: str = "", sizes: str = "",
+        question: str = "", sizes: str = "", about: str = "",
+        of_sides: tuple[str, str] = SIDES,
     ) -> None:  # fmt: skip
         """Add a claim whose statements are made, with what was put in, unless a line that is not read may say something of it."""
         used, paper = [*meaning.defined.values(), *meaning.supposed.values()], self.paper
         names = {d.name for d in used if d.label not in paper.named}
         names |= set() if own else {*meaning.letters, *(d.name for d in used), *mentioned(self.equation.found)}
-        if doubtful := sorted(names & paper.doubtful.keys()):
-            where = paper.doubtful[doubtful[0]]
-            raise Unjudged(f"{where}: this is not read, and may say something of {doubtful[0]}, which stands here")
+        if doubtful := paper.doubted(names):
+            name, where = doubtful
+            place = f"line {where.line}, column {where.column}"
+            add = f"equations: {label} is by {', '.join(meaning.defined)}" if meaning.defined else ""
+            raise Unjudged(f"{place}: this is not read, and may say something of {name}, which stands here", where, add)
         known = {*meaning.known.definitions, *meaning.known.rates, *(start.name for start in meaning.known.starts.values())}
         if apart := sorted(names & paper.apart.keys() - known) if not own else []:
             where = paper.apart[apart[0]]
-            raise ValueError(f"{apart[0]} is given by {where}, which stands by itself: say `{label} is by {where}` on top")
+            add = f"equations: {label} is by {where}"
+            raise Lacking(f"{apart[0]} is given by {where}, which stands by itself: say `{add}` on top", add)
         anew = tuple(other for name in sorted(names) for other in paper.anew.get(name, ()))
         found = [
             Meant(tuple(formulas), s, meaning.within, self._restricted(meaning), anew, tuple(meaning.times)) for s in statements
@@ -235,11 +243,11 @@ class Judge:
         sizes = sizes or next((d.sizes for d in used if d.sizes), "")
         if question:
             (asked,) = (Anew(statement, question) for statement in found)
-            self.add(label, words, asked, meaning=meaning, sizes=sizes)
+            self.add(label, words, asked, meaning=meaning, sizes=sizes, about=about, of_sides=of_sides)
             left: Any = formulas[0].args[0]
             paper.anew.setdefault(_given(left), []).append(asked)
         else:
-            self.add(label, words, *found, meaning=meaning, sizes=sizes)
+            self.add(label, words, *found, meaning=meaning, sizes=sizes, about=about, of_sides=of_sides)
 
     def _restricted(self, meaning: Meaning) -> str:
         """Find the function of which an equation and a start are supposed, or of which values at several places are compared."""
@@ -250,18 +258,24 @@ class Judge:
                 return name
         return ""
 
-    def add(self, label: str, words: str, *statements: Statement, meaning: Meaning | None = None, sizes: str = "") -> None:
+    def add(
+        self, label: str, words: str, *statements: Statement, meaning: Meaning | None = None, sizes: str = "", about: str = "",
+        of_sides: tuple[str, str] = SIDES,
+    ) -> None:  # fmt: skip
         labels = {entry.label for entry in self.paper.entries}
         label = next(new for k in range(1, len(labels) + 2) if (new := label if k == 1 else f"{label}, row {k}") not in labels)
-        quote, given = words, tuple[str, ...]()
+        quote, given, assumed, by = words, tuple[str, ...](), list[str](), tuple[Definition, ...]()
         if meaning is not None:
             assumed = [letter.words for letter in meaning.letters.values() if letter.name not in meaning.known.definitions]
             words += f" for {'; '.join(assumed)}" if assumed else ""
             words += f", by {', '.join(meaning.defined)}" if meaning.defined else ""
-            given = tuple(f"{d.left} = {d.value}, {label}" for label, d in meaning.supposed.items())
+            by = tuple(meaning.defined.values())
+            given = tuple(f"{plain(d.left)} = {plain(d.value)}, {label}" for label, d in meaning.supposed.items())
             given += tuple(f"{name} is smooth" for name in sorted({n for s in statements for n in _expanded(s)}))
         entry = Entry(self.paper.name, label, words, statements, given, recorded=UNDECIDED, quote=quote, sizes=sizes)
+        unread = next((s for s in statements if isinstance(s, NotRead)), None)
         self.paper.entries.append(entry)
+        self.paper.about[label] = About(self.equation, about, tuple(assumed), by, of_sides, unread)
 
     def compare_units(self, chain: Chain) -> None:
         """Add what must be true of units, where any are declared."""
@@ -279,17 +293,17 @@ class Judge:
         names = set().union(*map(names_of, sides), mentioned(self.equation.found))
         if compared and any((unit := of_letter(name)) and unit.powers for name in set().union(*map(names_of, sides))):
             words, label = f"The units agree in {chain.text}", f"{self.label}, units"
-            if doubtful := sorted(names & self.paper.doubtful.keys()):
-                self.add(
-                    label, words, NotRead(f"{self.paper.doubtful[doubtful[0]]}: not read, and may say what {doubtful[0]} is")
-                )
+            if doubtful := self.paper.doubted(names):
+                name, where = doubtful
+                reason = f"line {where.line}, column {where.column}: not read, and may say what {name} is"
+                self.add(label, words, NotRead(reason, cause=where), about="its units agree")
             elif scaled := [c for c in compared if not c[1].same(c[3]) and c[1].powers == c[3].powers]:
                 term, unit, other, wanted = scaled[0]
                 factor = unit.factor / wanted.factor
                 reason = f"{term} is in {unit} and {other} in {wanted}, {factor} of it: write the factor, or declare one unit"
-                self.add(label, words, NotRead(reason, "units"))
+                self.add(label, words, NotRead(reason, "units"), about="its units agree")
             else:
-                self.add(label, words, Every(UNITS, lambda: map(_comparison, compared)))
+                self.add(label, words, Every(UNITS, lambda: map(_comparison, compared)), about="its units agree")
 
 
 def _comparison(compared: Compared) -> Any:

@@ -18,18 +18,35 @@ from derivations.papers.tokens import RELATIONS, Display, Labelled, Token, Unrea
 from derivations.papers.units import Unit
 from derivations.prover.verdict import UNDECIDED, Verdict
 
-__all__ = ["WRONG", "Equation", "NotRead", "Paper", "cut", "read_all", "solved"]
+__all__ = ["SIDES", "WRONG", "About", "Equation", "NotRead", "Paper", "cut", "read_all", "solved"]
 
 # What SymPy raises, too, for expressions that it has no answer to.
 WRONG = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, NotImplementedError, RecursionError)
 
 
+SIDES = ("left side", "right side")
+
+
 @dataclass(frozen=True)
 class NotRead:
-    """Stands for a formula that is not read, or not judged, and says why: it is undecided."""
+    """Stands for a formula that is not read, or not judged, and says why: it is undecided.
+
+    place: of what is wrong; add: a line on top of the paper by which it would be judged; cause: the place of another formula
+    that is not read, and may say something of a letter of this one.
+    """
 
     reason: str
     kind: str = "not read"
+    place: Token | None = None
+    add: str = ""
+    cause: Token | None = None
+
+    @classmethod
+    def because(cls, error: Exception, place: Token) -> NotRead:
+        """Say why a formula at a place is not read: in the error's own words, behind its place unless they have one."""
+        kind, found = getattr(error, "kind", "not read"), getattr(error, "place", None)
+        at = "" if found or hasattr(error, "cause") else f"line {place.line}, column {place.column}: "
+        return cls(f"{at}{error}", kind, found, getattr(error, "add", ""), getattr(error, "cause", None))
 
     def formulas(self) -> tuple[Basic, ...]:
         return ()
@@ -72,12 +89,30 @@ class Equation:
         return Definition(left, right, self.label_of(0), supposed, firm, self.chain.sizes)
 
 
+@dataclass(frozen=True)
+class About:
+    """What a report says of a claim beside its verdict.
+
+    Args:    equation: whose claim it is; words: how it is related to others, or which step it is of several, "" if there is
+             nothing to be said; letters: what is declared of those in it; by: definitions that were put in; sides: what the
+             two sides are called that the statement compares; unread: why it is not judged.
+    """
+
+    equation: Equation
+    words: str = ""
+    letters: tuple[str, ...] = ()
+    by: tuple[Definition, ...] = ()
+    sides: tuple[str, str] = SIDES
+    unread: NotRead | None = None
+
+
 @dataclass
 class Paper:
     """Holds what was read of a paper: claims, not decided yet; definitions and suppositions; displays that say nothing.
 
     doubtful: letters of which a line that is not read may say something, with its place; anew: what gives a letter again;
-    named: labels of equations that stand by themselves; apart: letters that these give, with the label.
+    named: labels of equations that stand by themselves; apart: letters that these give, with the label; about: claims, by label;
+    stated: equations that define or suppose something, each with what it says; lines: of the text.
     """
 
     name: str
@@ -89,10 +124,13 @@ class Paper:
     skipped: int = 0
     mentioned: set[str] = field(default_factory=set)
     units: dict[str, Unit | None] = field(default_factory=dict)
-    doubtful: dict[str, str] = field(default_factory=dict)
+    doubtful: dict[str, Token] = field(default_factory=dict)
     anew: dict[str, list[Anew]] = field(default_factory=dict)
     named: set[str] = field(default_factory=set)
     apart: dict[str, str] = field(default_factory=dict)
+    about: dict[str, About] = field(default_factory=dict)
+    stated: list[tuple[Equation, Definition]] = field(default_factory=list)
+    lines: Sequence[str] = ()
 
     def labelled(self, label: str, line: Token) -> Equation:
         """Return the equation of a label. Raises: Unread if there is none, or several."""
@@ -103,7 +141,17 @@ class Paper:
 
     def doubt(self, names: Iterable[str], place: Token) -> None:
         for name in names:
-            self.doubtful.setdefault(name, f"line {place.line}, column {place.column}")
+            self.doubtful.setdefault(name, place)
+
+    def doubted(self, names: Iterable[str]) -> tuple[str, Token] | None:
+        """Return a letter of which a formula that is not read may say something, and the place of that."""
+        name = min((name for name in names if name in self.doubtful), default="")
+        return (name, self.doubtful[name]) if name else None
+
+    def says(self, equation: Equation, said: Definition) -> None:
+        """Note what an equation defines or supposes."""
+        self.said.append(said)
+        self.stated.append((equation, said))
 
 
 def cut(n: int, display: Display) -> list[Equation]:
@@ -117,7 +165,7 @@ def cut(n: int, display: Display) -> list[Equation]:
         return [Equation(n, [t for t, _ in part], {t: label for t, label in part if label}) for part in parts]
     except Unread as unread:
         labels = {t: t.text if t.kind == "label" else f"({t.text})" for t in found if t.kind in ("label", "tag")}
-        return [Equation(n, found, labels, unread=NotRead(str(unread), unread.kind))]
+        return [Equation(n, found, labels, unread=NotRead.because(unread, display.begin))]
 
 
 def read_all(paper: Paper) -> None:
@@ -134,9 +182,7 @@ def read_all(paper: Paper) -> None:
                 if equation.chain.defines and not own:
                     defined.add(equation.chain.defines.name)
             except WRONG as error:
-                kind = error.kind if isinstance(error, Unread) else "not read"
-                at = "" if isinstance(error, Unread) else f"line {equation.place.line}, column {equation.place.column}: "
-                equation.unread, equation.chain = NotRead(f"{at}{error}", kind), None
+                equation.unread, equation.chain = NotRead.because(error, equation.place), None
             if own and equation.chain is not None:
                 left = solved(*equation.chain.sides[:2])[0] if equation.chain.relations else equation.chain.sides[0]
                 value = left.expr if isinstance(left, Derivative) else left

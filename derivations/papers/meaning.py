@@ -11,9 +11,11 @@ from sympy import Add, Basic, Derivative, Dummy, Expr, Function, Integer, Integr
 from sympy.core.function import AppliedUndef
 
 from derivations.papers.letters import Letter
+from derivations.papers.tokens import Lacking
 from derivations.prover.inequalities import Less
 from derivations.prover.statements import Statement
 from derivations.prover.verdict import UNDECIDED, Verdict
+from derivations.wording import plain
 
 __all__ = ["Anew", "Definition", "Known", "Meaning", "Meant", "differentiated", "put"]
 
@@ -133,7 +135,7 @@ class Meaning:
         if name == "O" and name not in self.known.letters:
             raise ValueError("O(...) is read as the last term of a right side")
         if name not in self.known.letters:
-            raise ValueError(f"{name} is not declared, and no line before gives it")
+            raise Lacking(f"{name} is not declared, and no line before gives it", f"{name}: real")
         self.letters[name] = self.known.letters[name]
         if isinstance(e, AppliedUndef) and name not in self.known.definitions and e not in self.known.starts:
             e = e.func(*(self._in(argument, left) for argument in e.args))
@@ -171,7 +173,7 @@ class Meaning:
         declared = self.known.letters.get(letter.name)
         if declared is None or place == letter or place in self.placed:
             return
-        words = f"{said.label} is of {declared.words}, and whether {place} is that is not seen"
+        words = f"{said.label} is of {declared.words}, and whether {plain(place)} is that is not seen"
         if any(not getattr(place, f"is_{fact}") for fact in declared.assumptions.keys() & {"nonzero", "integer"}):
             raise ValueError(words)
         if declared.ends is None:
@@ -221,7 +223,8 @@ class Meaning:
         inner = self._in(target, left | names)
         free = isinstance(target, Symbol | AppliedUndef) and name not in self.known.definitions
         if free and (others := [v for v, _ in variables if not inner.has(v)]):
-            raise ValueError(f"a derivative by {others[0]} of {target}, which is not declared as a function of {others[0]}")
+            reason = f"a derivative by {others[0]} of {plain(target)}, which is not declared as a function of {others[0]}"
+            raise Lacking(reason, f"{name}: function of {others[0]}")
         found = differentiated(inner, *variables)
         if self._rated(inner, names, left):
             if len(variables) > 1:
@@ -250,7 +253,7 @@ class Meaning:
             t, order = rate.left.variable_count[0]
             facts = self.known.letters[_name(f)].assumptions
             if int(order) > 1 and place != v:
-                raise ValueError(f"{f} obeys an equation of order {order}: its slope at another place is not read")
+                raise ValueError(f"{plain(f)} obeys an equation of order {order}: its slope at another place is not read")
             self._noted(self.supposed, rate)
             self.check_place(rate, t, place)
             slope = put(self._in(rate.value, left | {t.name}), {t: place})

@@ -9,6 +9,8 @@ A formula that is not read says nothing, and may say something of every letter i
 
 from __future__ import annotations
 
+import re
+
 from derivations.papers.claims import Judge
 from derivations.papers.equations import Paper, cut, read_all
 from derivations.papers.letters import front_matter
@@ -27,7 +29,7 @@ def read_paper(text: str, name: str, tex: bool) -> Paper:
     Raises:  Unread for front matter that says nothing, for displays that do not end, and for text that redefines commands.
     """
     front, rest = front_matter(text, tex)
-    paper = Paper(name, front, Known(dict(front.letters)))
+    paper = Paper(name, front, Known(dict(front.letters)), lines=re.split(r"\r\n?|\n", text))
     paper.named = {label for related in front.related for label in (*related.first, *related.others) if related.kind != "solves"}
     for n, display in enumerate(displays(rest, tex, COMMANDS)):
         paper.equations += cut(n, display)

@@ -68,9 +68,9 @@ class Reader(Interpreter[Word, Any]):
         self.bound: dict[str, Symbol] = {}
         self.objection = self.sizes = ""
 
-    def fail(self, place: Word | Node, reason: str) -> NoReturn:
+    def fail(self, place: Word | Node, reason: str, add: str = "") -> NoReturn:
         word = place if isinstance(place, Word) else next(_words_of(place))
-        raise Unread(Token("", "", word.line or 1, word.column or 1), reason)
+        raise Unread(Token("", "", word.line or 1, word.column or 1), reason, add=add)
 
     def infinity(self, _: Node) -> Expr:
         return oo
@@ -209,7 +209,7 @@ class Reader(Interpreter[Word, Any]):
         if name in self.letters:
             return self.letters[name].symbol
         if name not in CONSTANTS:
-            self.fail(word, f"{name} is not declared: say in the front matter what it is, as in `{name}: real`")
+            self.fail(word, f"{name} is not declared: say in the front matter what it is", f"{name}: real")
         return CONSTANTS[name]
 
     def value(self, tree: Node) -> Expr:

@@ -23,8 +23,11 @@ from derivations.papers.letters import Letter, Related
 from derivations.papers.meaning import Definition, Known, Meaning, put
 from derivations.papers.tokens import RELATIONS, tokens
 from derivations.prover.statements import Statement
+from derivations.wording import plain
 
 __all__ = ["relate"]
+
+PRINTED = "as printed"
 
 
 def relate(paper: Paper, equation: Equation, judge: Any) -> bool:
@@ -41,7 +44,7 @@ def relate(paper: Paper, equation: Equation, judge: Any) -> bool:
                 own = True
     if own and not any(related.first[0] in labels for related in paper.front.related):
         judge.compare_units(equation.chain)
-        paper.said.append(_said(equation))
+        paper.says(equation, _said(equation))
     elif own:
         judge.compare_units(equation.chain)
     return own
@@ -118,10 +121,10 @@ def _warp(paper: Paper, equation: Equation, judge: Any, related: Related) -> Non
         left = Mul(Derivative(place, t), put(flow.value, {t: place}))
         right = warped.value.xreplace(inner)
     names = sorted(str(f.__name__) for f in moved)
-    words = f"{equation.chain.text} is {flow.label} with {place} in place of {t}"  # type: ignore[union-attr]
+    words = f"is {flow.label} with {plain(place)} in place of {t}"
     meaning = Meaning(_with(paper.known, ()), names)
     meaning.check_place(flow, t, meaning.of(place))
-    _claim(paper, equation, judge, words, (flow, warped), Equal, (left, right), meaning)
+    _claim(paper, equation, judge, words, (flow, warped), Equal, (left, right), meaning, (f"by {flow.label}", PRINTED))
 
 
 def _arguments(paper: Paper, f: AppliedUndef) -> tuple[str, ...]:
@@ -157,8 +160,9 @@ def _step(paper: Paper, equation: Equation, judge: Any, related: Related) -> Non
         left, right = step.value.xreplace(states), Add(value, flow.value)
     names = sorted({name, *(str(f.func.__name__) for f in states.values())})
     known = _with(paper.known, moved, *(u.name for u in (step.left, *states)))
-    words = f"{equation.chain.text} is a step of {flow.label}"  # type: ignore[union-attr]
-    _claim(paper, equation, judge, words, (step, *definitions, flow), Equal, (left, right), Meaning(known, names))
+    words, of_sides = f"is a step of {flow.label}", (PRINTED, f"by {flow.label}")
+    meaning = Meaning(known, names)
+    _claim(paper, equation, judge, words, (step, *definitions, flow), Equal, (left, right), meaning, of_sides)
 
 
 def _indexed(e: Expr) -> tuple[str, str]:
@@ -170,7 +174,7 @@ def _indexed(e: Expr) -> tuple[str, str]:
 
 def _claim(
     paper: Paper, equation: Equation, judge: Any, words: str, said: Sequence[Definition], kind: Any, sides: Sequence[Expr],
-    meaning: Meaning,
+    meaning: Meaning, of_sides: tuple[str, str],
 ) -> None:  # fmt: skip
     assert equation.chain is not None
     if len(equation.chain.relations) > 1:
@@ -178,7 +182,8 @@ def _claim(
     statement = kind(*map(meaning.of, sides))
     formulas = [Eq(d.left, d.value, evaluate=False) for d in (*said, *meaning.defined.values(), *meaning.supposed.values())]
     sizes = next((d.sizes for d in said if d.sizes), "")
-    judge.claim_of(equation.label, words, formulas, [statement], meaning, own=True, sizes=sizes)
+    whole, about = f"{equation.chain.text} {words}", f"it {words}"
+    judge.claim_of(equation.label, whole, formulas, [statement], meaning, own=True, sizes=sizes, about=about, of_sides=of_sides)
 
 
 def _solves(paper: Paper, equation: Equation, judge: Any, related: Related) -> None:
@@ -230,9 +235,9 @@ def _solves(paper: Paper, equation: Equation, judge: Any, related: Related) -> N
     ranges = _declared(known.letters[name], Subs(value, time, place))
     statements: list[Statement] = [Solves(odes, {path.left: value}, initial, place), *ranges]
     printed = [Eq(d.left, d.value, evaluate=False) for d in (path, *equations, *starts)]
-    words = " = ".join(equation.chain.texts[:2]) + f" solves {', '.join(labels)}"  # type: ignore[union-attr]
-    words += f" from {related.place} on" if related.place else ""
-    judge.claim_of(path.label, words, printed, statements, meaning, own=True, sizes=path.sizes)
+    about = f"solves {', '.join(labels)}" + (f" from {related.place} on" if related.place else "")
+    words = f"{' = '.join(equation.chain.texts[:2])} {about}"  # type: ignore[union-attr]
+    judge.claim_of(path.label, words, printed, statements, meaning, own=True, sizes=path.sizes, about=f"it {about}")
     if of_all and not of_itself:
         known.keep(replace(path, supposed=False))
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 
-__all__ = ["RELATIONS", "Display", "Labelled", "Token", "Unread", "displays", "formulas", "tokens"]
+__all__ = ["RELATIONS", "Display", "Labelled", "Lacking", "Token", "Unread", "displays", "formulas", "tokens"]
 
 RELATIONS = {r"\le": "<=", r"\leq": "<=", r"\leqslant": "<=", r"\ge": ">=", r"\geq": ">=", r"\geqslant": ">=", r"\lt": "<",
              r"\gt": ">", r"\approx": "approx", r"\coloneqq": ":=", ":=": ":=", "=": "=", "<": "<", ">": ">"}  # fmt: skip
@@ -51,12 +51,20 @@ MATH_FENCE = re.compile(r"(?ms)^ {0,3}```+\s*(?:math|latex|tex)[^\n]*$(.*?)^ {0,
 MOST = 4000  # tokens of a display
 
 
-class Unread(ValueError):  # noqa: N818 - said of the text
+class Lacking(ValueError):  # noqa: N818 - said of the text
+    """Raised where a line on top of the paper is missing: `add`, as short as it can be."""
+
+    def __init__(self, reason: str, add: str) -> None:
+        super().__init__(reason)
+        self.add = add
+
+
+class Unread(Lacking):
     """Raised for text that is not read, with the place in it; kind: whether it is no equation at all."""
 
-    def __init__(self, place: Token, reason: str, kind: str = "not read") -> None:
-        super().__init__(f"line {place.line}, column {place.column}: {reason}")
-        self.kind = kind
+    def __init__(self, place: Token, reason: str, kind: str = "not read", add: str = "") -> None:
+        super().__init__(f"line {place.line}, column {place.column}: {reason}", add)
+        self.place, self.kind = place, kind
 
 
 @dataclass(frozen=True)

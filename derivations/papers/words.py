@@ -144,7 +144,8 @@ class _Words(Cursor):
         name += f"_{self.index()}" if self.takes("_") else ""
         letter = self.letters.get(name)
         if letter is None or len(letter.arguments) != 1:
-            self.fail(f"{token.text} is read over a function of one letter; {name} is not declared as one", token)
+            reason = f"{token.text} is read over a function of one letter; {name} is not declared as one"
+            raise Unread(token, reason, add=f"{name}: function of t")
         return self._made("SLOPE", token, name + DOTS[token.text])
 
     def _named(self, token: Token) -> Word:

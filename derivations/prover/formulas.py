@@ -17,7 +17,7 @@ from sympy.printing.conventions import split_super_sub
 from sympy.printing.latex import translate
 
 from derivations.prover import symbols
-from derivations.prover.wording import InLatex, plain
+from derivations.wording import InLatex, plain
 
 __all__ = ["Formula", "latex_of", "written"]
 

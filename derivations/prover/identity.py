@@ -154,7 +154,7 @@ def check_terms(reading: Reading, pairs: Sequence[tuple[Term, Term]], given: Ite
             )
             return Verdict(FAILS, 0.0, evidence, counterexample=shown or {DIFFERENCE: as_sympy(value)}, certificate=steps)
         if proof is None:
-            undecided.append(f"entry {n} is neither seen to be equal nor to differ")
+            undecided.append(f"{_sides(n, len(pairs))} are neither proved equal, nor were numbers found at which they differ")
             continue
         certificates.append({"rule": "equal", **claim, "proof": proof[0]})
         conditions.update(dict.fromkeys(proof[1]))
@@ -195,6 +195,10 @@ def proved_where(reading: Reading, conditions: Iterable[Condition], evidence: st
         return Verdict(UNDECIDED, 0.0, f"proved only where {where}, and no numbers were found at which that is so")
     step = {"rule": "differs", "lhs": lhs, "rhs": rhs, "facts": reading.facts, "numbers": found[0]}
     return Verdict(HOLDS, 0.0, evidence, None, relations, (*steps, step))
+
+
+def _sides(n: int, of: int) -> str:
+    return "both sides" if of == 1 else f"both sides of part {n} of {of}"
 
 
 def _how(certificates: list[Any]) -> str:

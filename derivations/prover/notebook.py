@@ -14,7 +14,7 @@ from sympy import Basic, Eq
 from derivations.prover.formulas import Formula, written
 from derivations.prover.symbols import latex_text
 
-__all__ = ["COLOURS", "Cells", "Shown", "certificate_words", "counterexample_cells"]
+__all__ = ["COLOURS", "Cells", "Shown", "certificate_words", "counterexample_cells", "in_html"]
 
 Cells = Sequence[str | Basic | Formula]
 # Readable on white and on black.
@@ -38,7 +38,7 @@ class Shown:
     def _html_rows(self) -> Iterator[str]:
         for place, (label, cells) in enumerate(row for row in self._rows() if row[1]):
             colour = f";color:{self._colour()}" if place == 0 else ""
-            lines = "".join(f'<div style="margin:0.2em 0">{_html(cell)}</div>' for cell in cells)
+            lines = "".join(f'<div style="margin:0.2em 0">{in_html(cell)}</div>' for cell in cells)
             head = f'<th scope="row" style="{LEFT};white-space:nowrap">{escape(label)}</th>'
             yield f'<tr>{head}<td style="{LEFT}{colour}">{lines}</td></tr>'
 
@@ -52,7 +52,7 @@ class Shown:
         return f"$\\displaystyle\n\\begin{{array}}{{ll}}\n{body}\n\\end{{array}}$"
 
 
-def _html(cell: str | Basic | Formula) -> str:
+def in_html(cell: str | Basic | Formula) -> str:
     if isinstance(cell, str):
         return escape(cell)
     formula = cell if isinstance(cell, Formula) else written(cell)

@@ -71,6 +71,7 @@ from sympy.core.function import AppliedUndef
 from sympy.logic.boolalg import And, BooleanFalse, BooleanTrue, Not, Or
 
 from derivations.rules.terms import ONE, ZERO, Term, add, divide, mul, neg, number, power, variable
+from derivations.wording import plain
 
 __all__ = ["Reading", "Unreadable", "as_sympy"]
 
@@ -106,7 +107,7 @@ class Reading:
         try:
             return self._term(e, 0)
         except RecursionError:  # SymPy writes Mod and floor by one another
-            raise Unreadable(f"{e}, which has no end as it is rewritten,") from None
+            raise Unreadable(f"{plain(e)}, which has no end as it is rewritten,") from None
 
     def _term(self, e: Expr, depth: int) -> Term:
         if depth:
@@ -117,7 +118,7 @@ class Reading:
 
     def _new(self, e: Expr, depth: int) -> Term:
         if e.is_commutative is False:
-            raise Unreadable(f"{e}, whose products have an order,")
+            raise Unreadable(f"{plain(e)}, whose products have an order,")
         if isinstance(e, Rational):
             return number(int(e.p), int(e.q))
         if isinstance(e, Symbol):
@@ -177,7 +178,7 @@ class Reading:
         ):
             applied = inner.expr
             if applied.is_integer or any(not isinstance(n, Integer) for _, n in inner.variable_count):
-                raise Unreadable(f"{e} of steps, or of an order that is a letter,")
+                raise Unreadable(f"{plain(e)} of steps, or of an order that is a letter,")
             if all(applied.args.count(v) == 1 and not _elsewhere(v, applied.args) for v in inner.variables):
                 orders = tuple(sum(int(n) for v, n in inner.variable_count if v == a) for a in applied.args)
                 places = dict(zip(e.variables, e.point, strict=True)) if isinstance(e, Subs) else {}
@@ -185,11 +186,11 @@ class Reading:
                 return self._noted(("call", self._name(applied.func), orders, *self._all(arguments, depth)), e)
         if isinstance(e, Derivative):
             if any(not isinstance(n, Integer) for _, n in e.variable_count):
-                raise Unreadable(f"{e} of an order that is a letter")
+                raise Unreadable(f"{plain(e)} of an order that is a letter")
             # By the value of a function: by a letter in its place, but not inside of another derivative or integral.
             values = [v for v in e.variables if not isinstance(v, Symbol)]
             if any(inner.has(v) for v in values for inner in e.expr.atoms(Derivative, Subs, Integral)):
-                raise Unreadable(f"{e} by the value of a function that stands in a derivative")
+                raise Unreadable(f"{plain(e)} by the value of a function that stands in a derivative")
             letters = {v: v if isinstance(v, Symbol) else Symbol(f"[{v}]", real=v.is_extended_real) for v in e.variables}
             term = self._term(_replaced(e.expr, {v: u for v, u in letters.items() if v != u}), depth)
             for letter, times in e.variable_count:
@@ -219,7 +220,7 @@ class Reading:
         body, term_of_body = e.function, None
         limits = list(e.limits)
         if any(len(limit) != 3 for limit in limits):
-            raise Unreadable(f"{e} without limits")
+            raise Unreadable(f"{plain(e)} without limits")
         own = [self._own(limit[0], depth + k) for k, limit in enumerate(limits)]
         body = _replaced(body, {limit[0]: new for limit, new in zip(limits, own, strict=True)})
         term_of_body = self._term(body, depth + len(own))
@@ -281,7 +282,7 @@ class Reading:
             return self._if(condition.args[0], otherwise, then, depth)
         table = {Gt: "+", Ge: "0+", Lt: "-", Le: "-0", Eq: "0", Ne: "-+"}
         if type(condition) not in table:
-            raise Unreadable(f"the condition {condition}")
+            raise Unreadable(f"the condition {plain(condition)}")
         u, true = self._term(condition.lhs - condition.rhs, depth), table[type(condition)]
         return ("piece", u, *(then if mark in true else otherwise for mark in "-0+"))
 
@@ -308,7 +309,7 @@ class Reading:
             known = type(e).__module__.startswith("sympy.") or "eval" in vars(type(e))
             head = "known" if known else "call"
             return self._noted((head, self._name(type(e)), (0,) * len(e.args), *self._all(e.args, depth)), e)
-        raise Unreadable(f"{type(e).__name__} in {e}")
+        raise Unreadable(f"{type(e).__name__} in {plain(e)}")
 
     def antiderivative(self, whole: Term) -> Term | None:
         """Ask SymPy for what an integral's or a sum's body is the slope or the steps of, to be checked; None if it finds none."""

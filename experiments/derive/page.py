@@ -1,6 +1,6 @@
-r"""The ledger as one HTML file: formulas in MathML, a search box, nothing loaded from anywhere.
+r"""The ledger, and the report of a paper or a cell, as one HTML file: formulas in MathML, nothing loaded from anywhere.
 
-Without scripts the page shows every claim; the script only hides what is not searched for.
+Without scripts the page of the ledger shows every claim; the script only hides what is not searched for.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from derivations.claim import Claim
-from experiments.derive.table import WORDS, summary
+from derivations.report import WORDS, Report
+from experiments.derive.table import summary
 from experiments.reports import report
 
-__all__ = ["page"]
+__all__ = ["page", "page_of_report"]
 
 TITLES = {
     "tallec-ollivier-2018": "Tallec and Ollivier 2018, Can recurrent neural networks warp time?",
@@ -25,8 +26,14 @@ TITLES = {
 }
 
 
-def page(claims: Sequence[Claim], notes: Sequence[str] = ()) -> str:
-    """Write the whole file; notes follow the count."""
+def page_of_report(found: Report, command: str) -> str:
+    """Write the whole file of a report, and by which command it is made."""
+    kinds = {WORDS[finding.verdict].kind for part in found.parts for finding in part.findings}
+    return report.page((), {}, "derive/report.html.jinja", report=found, words=WORDS, kinds=kinds, command=command)
+
+
+def page(claims: Sequence[Claim]) -> str:
+    """Write the whole file."""
     count = Counter((claim.source, claim.verdict) for claim in claims)
     sources = list(dict.fromkeys(claim.source for claim in claims))
     used = {verdict: words for verdict, words in WORDS.items() if any(claim.verdict == verdict for claim in claims)}
@@ -40,5 +47,4 @@ def page(claims: Sequence[Claim], notes: Sequence[str] = ()) -> str:
         verdicts={words.kind: verdict for verdict, words in used.items()},
         words=WORDS,
         summary=summary(claims),
-        notes=notes,
     )

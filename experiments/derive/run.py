@@ -10,14 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from ctrnn.storage.files import write_atomically
+from derivations import report
 from derivations.book import decide_all
 from derivations.claim import Claim
+from derivations.report import Report
 from derivations.rules.replay import as_data
 from experiments.derive import latex, table
 from experiments.files import check_output
 from experiments.interruption import checkpoint
 
-__all__ = ["KEYS", "as_json", "run", "show"]
+__all__ = ["KEYS", "as_json", "run", "show", "watched", "write_report"]
 
 KEYS = ("source", "label", "statement", "assumptions", "verdict", "correction", "evidence", "seconds")
 MORE_KEYS = ("quote", "mutation", "scope", "defined_on")
@@ -37,7 +39,7 @@ def show(
     if out is not None:
         check_output(out)
     claims: list[Claim] = []
-    decided = _watched(decided, claims)
+    decided = watched(decided, claims)
     if form == "table" and out is None:
         for line in table.lines(decided, shutil.get_terminal_size((WIDTH, 24)).columns):
             print(line, flush=True)
@@ -71,12 +73,29 @@ def _text(claims: list[Claim], form: str, notes: Sequence[str], more: Mapping[st
     if form == "html":
         from experiments.derive.page import page  # noqa: PLC0415 - loads matplotlib
 
-        return page(claims, notes)
+        return page(claims)
     return "\n".join([*table.lines(claims, WIDTH), "", table.summary(claims), *notes, ""])
 
 
-def _watched(decided: Iterator[Claim], claims: list[Claim]) -> Iterator[Claim]:
+def write_report(found: Report, form: str, out: Path | None, command: str) -> None:
+    """Write a report as text, Markdown or a page; to a file with its count on stderr."""
+    if form == "html":
+        from experiments.derive.page import page_of_report  # noqa: PLC0415 - loads matplotlib
+
+        text = page_of_report(found, command)
+    else:
+        width = min(shutil.get_terminal_size((report.WIDTH, 24)).columns, WIDTH) if out is None else report.WIDTH
+        text = found.markdown() if form == "markdown" else "\n".join([*found.lines(max(width, 40)), ""])
+    if out is None:
+        print(text, end="")
+    else:
+        write_atomically(out, text)
+        print(f"{found.summary[1]} Written to {out}.", file=sys.stderr)
+
+
+def watched(decided: Iterator[Claim], claims: list[Claim] | None = None) -> Iterator[Claim]:
     """The claims as they come, kept, with their number on a terminal's last line."""
+    claims = [] if claims is None else claims
     live = sys.stderr.isatty() and not sys.stdout.isatty()
     for claim in decided:
         checkpoint()

@@ -5,31 +5,12 @@ from __future__ import annotations
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 from derivations.claim import Claim
-from derivations.prover.verdict import AT_SIZES, FAILS, HOLDS, HOLDS_ASSUMING, REINTERPRETED, UNDECIDED
+from derivations.prover.verdict import REINTERPRETED, UNDECIDED
+from derivations.report import WORDS
 
-__all__ = ["WORDS", "lines", "summary"]
-
-
-class Words(NamedTuple):
-    """How a verdict is shown: before a claim, in a count of several, and on the page by its CSS class and a mark."""
-
-    short: str
-    plural: str
-    kind: str
-    mark: str
-
-
-WORDS = {
-    HOLDS: Words("holds", "hold", "holds", "✓"),
-    HOLDS_ASSUMING: Words("holds if", "hold under the stated assumptions", "assuming", "✓"),
-    AT_SIZES: Words("at sizes", "hold at the sizes computed", "sizes", "✓"),
-    REINTERPRETED: Words("reread", "hold after reinterpretation", "reread", "≈"),
-    FAILS: Words("NOT SO", "do not hold as printed", "fails", "✗"),
-    UNDECIDED: Words("undecided", "undecided", "undecided", "?"),
-}
+__all__ = ["lines", "summary"]
 
 
 def lines(claims: Iterable[Claim], width: int) -> Iterator[str]:

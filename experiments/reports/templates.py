@@ -37,6 +37,13 @@ def _with_code(words: str) -> Markup:
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(words)))
 
 
+def _written(formula: object) -> object:
+    """Write a formula of SymPy for pages, or leave what is written already."""
+    from derivations.prover.formulas import Formula, written  # noqa: PLC0415 - loads SymPy
+
+    return formula if isinstance(formula, Formula) else written(formula)
+
+
 def script(name: str) -> Markup:
     """Return a script of ours, to stand between <script> and </script>."""
     assert ENVIRONMENT.loader is not None
@@ -55,5 +62,11 @@ ENVIRONMENT = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-ENVIRONMENT.filters |= {"scientific": scientific, "upper_first": _upper, "format_number": format, "with_code": _with_code}
+ENVIRONMENT.filters |= {
+    "scientific": scientific,
+    "upper_first": _upper,
+    "format_number": format,
+    "with_code": _with_code,
+    "written": _written,
+}
 ENVIRONMENT.globals |= {"colour_variables": lambda: Markup(variables()), "script": script, "script_hash": script_hash}

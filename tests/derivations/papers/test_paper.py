@@ -216,7 +216,7 @@ def test_an_equation_of_a_derivative_is_supposed_and_said_so():
         "holds under the stated assumptions",
         "undecided",  # it may be another equation, of another h
     ]
-    assert next(c for c in found if "units" not in c.label).assumptions == ("Derivative(h(t), t) = (-h(t) + u(t))/tau, line 17",)
+    assert next(c for c in found if "units" not in c.label).assumptions == ("h'(t) = (-h(t) + u(t))/tau, line 17",)
     assert [d.supposed for d in paper.said] == [True]
 
 
