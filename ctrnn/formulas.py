@@ -92,7 +92,8 @@ class Formula:
 
 @dataclass(frozen=True)
 class Published:
-    """Holds the recurrence that a paper prints, and the name of the step map of the field that it equals: a class's `published`.
+    """Holds the recurrence that a paper prints, and the name of the step map of the field that it equals: a class's `published`,
+    which may also be a pair of both. `derivations.verify(discretize.DiscreteCell(field, step))` proves it.
 
     h' is the next h, dt the length of the step; the letters are those of the class's `formula`.
     """
@@ -106,6 +107,7 @@ def recurrence_of(field: nn.Module) -> tuple[str, Formula] | None:
     published, formula = getattr(field, "published", None), formula_of(field)
     if published is None or formula is None:
         return None
+    published = published if isinstance(published, Published) else Published(*published)
     recurrence = _filled(field, published.recurrence)
     return published.step, Formula(recurrence.text, formula.letters, recurrence.numbers)
 

@@ -24,8 +24,9 @@ from ctrnn.cells.catalog import variants
 from ctrnn.fields.field import VectorField
 from ctrnn.formulas import Formula, formula_of, recurrence_of
 from derivations.prover.identity import Identity
-from derivations.tracing.formula import of_formula, right_sides, states_of
+from derivations.tracing.formula import of_formula
 from derivations.tracing.program import trace
+from derivations.tracing.stepped import SteppedField
 from derivations.tracing.symbolic import symbolic, system_of
 from derivations.twins.step_maps import stochastic_maps
 from discretize.noise.brownian import cell_terms
@@ -69,30 +70,20 @@ def _shown(label: str, field: VectorField, formula: Formula) -> Identity:
     )
 
 
-class _Stepped(nn.Module):
-    """A field's next state by a step map, whose length is a parameter, so that what is proved is proved of every length."""
-
-    def __init__(self, field: VectorField, step: discretize.Step) -> None:
-        super().__init__()
-        self.field, self.step, self.dt = field, step, nn.Parameter(torch.ones((), dtype=torch.float64))
-        self.input_size, self.hidden_size = field.input_size, field.state_size
-
-    def forward(self, x: Tensor, h: Tensor) -> Tensor:
-        return self.step.advance(self.field, self.field.project(x), h, self.dt)
+def _of_every_length(field: VectorField, step: str) -> SteppedField:
+    return SteppedField(field, getattr(discretize, step)(), nn.Parameter(torch.ones((), dtype=torch.float64)))
 
 
 def _stepped(label: str, field: VectorField, step: str, recurrence: Formula) -> Identity:
-    module = _Stepped(field, getattr(discretize, step)())
-    traced, formula = symbolic(module), formula_of(field)
-    assert formula is not None
-    lines = {f"{state}'": state for state in states_of(formula)}
+    module = _of_every_length(field, step)
+    traced = symbolic(module)
     return Identity(
         name=f"{label} as stepped",
         source="this project",
         statement=f"The {step} step of ctrnn's {label} field, traced from its torch code, is the paper's recurrence, for every "
         "length dt.",
         lhs=traced.flow,
-        rhs=ImmutableDenseMatrix(right_sides(recurrence.below("field"), lines, module, traced, dt=traced.parameters["dt"][0])),
+        rhs=ImmutableDenseMatrix(of_formula(module, traced)),
         assumptions=_numbers(recurrence),
         label=f"code, {label}, {step}",
     )
@@ -121,7 +112,7 @@ def _driven(name: str) -> Identity:
     made, step = stochastic_maps()[name], getattr(discretize, name)()
     additive = made.of == "additive"
     field = _NoisyUnit(torch.ones_like if additive else torch.sin)
-    module = _Stepped(GivenIncrements(field, step.reads_integral), step)
+    module = _of_every_length(GivenIncrements(field, step.reads_integral), name)
     traced = system_of(trace(module, any_batch=False), module)
     a, b, leak, s = (traced.parameters[f"field.field.{letter}"][0] for letter in "abLs")
     rate, length = Symbol("L", positive=True), Symbol("dt", positive=True)

@@ -8,6 +8,7 @@ import importlib.util
 import inspect
 import io
 import re
+import shutil
 from itertools import zip_longest
 from pathlib import Path
 
@@ -27,7 +28,8 @@ from experiments.tasks.registry import TASKS
 
 ROOT = Path(__file__).resolve().parents[1]
 DOORS = [page for door in ("learn", "do", "look-up", "understand") for page in sorted((ROOT / "docs" / door).glob("*.md"))]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")), *DOORS]
+PAPERS = sorted((ROOT / "docs" / "papers").glob("*.md"))  # each is read by the command that it shows
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")), *DOORS, *PAPERS]
 LINKED = [*PAGES, ROOT / "CHANGELOG.md"]
 PACKAGES = ["ctrnn", "discretize", "derivations"]
 PART_FILES = ("ctrnn.fields.candidates", "ctrnn.fields.rates", "ctrnn.fields.decays")
@@ -71,6 +73,8 @@ def cases():
 @pytest.mark.parametrize("page", [*cases()])
 def test_code_prints_what_the_page_shows(page, tmp_path, monkeypatch, few_settings):
     monkeypatch.chdir(tmp_path)
+    if page in PAPERS:
+        shutil.copy(page, tmp_path)
     torch.set_default_dtype(torch.float32)  # `_same_start` puts it back
     torch.seed()  # what is shown must not hang on a seed that readers do not see
     for registry in (TASKS, FIELDS, STUDIES):  # what a page adds is its own

@@ -47,7 +47,7 @@ NEW_MEANING = re.compile(
 MEANINGLESS = re.compile(r"displaystyle|nonumber|notag|limits|q?quad|[bB]igg?[lr]?|begin|end|text\w*|mbox|math\w*")
 COMMENT = r"(?s)(?<!\\)%[^\n]*|\\begin\{(verbatim|lstlisting|comment)\}.*?(?:\\end\{\1\}|\Z)|\\end\{document\}.*"
 CODE = r"(?ms)^ {0,3}(```+|~~~+).*?(?:^ {0,3}\1[`~]*\s*$|\Z)|`[^`\n]*`|<!--.*?(?:-->|\Z)"
-MATH_FENCE = re.compile(r"(?ms)^ {0,3}```+\s*(?:math|latex|tex)[^\n]*$(.*?)^ {0,3}```+\s*$")
+MATH_FENCE = re.compile(r"(?ms)^ {0,3}```+\s*(?:math|latex|tex)(?![\w+#-])[^\n]*$(.*?)^ {0,3}```+\s*$")
 MOST = 4000  # tokens of a display
 
 

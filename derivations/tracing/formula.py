@@ -8,7 +8,8 @@ import numpy as np
 from sympy import Expr, ImmutableDenseMatrix, diag
 from torch import nn
 
-from ctrnn.formulas import SEVERAL, Formula, Weight, formula_of
+from ctrnn.formulas import SEVERAL, Formula, Weight, formula_of, recurrence_of
+from derivations.tracing.stepped import SteppedField
 from derivations.tracing.values import exact
 from derivations.twins.fields import SymbolicField, SymbolicStep
 from derivations.twins.written import Array, Equations, columns
@@ -29,9 +30,12 @@ OWN_FORMULA = OwnFormula()
 def of_formula(module: nn.Module, system: SymbolicField | SymbolicStep) -> list[Expr]:
     r"""Return the right sides that the formula of a field writes, in the order of its state.
 
-    Args:    module: a field whose class has a `formula`; system: the equations of its code, for their letters.
+    Args:    module: a field whose class has a `formula`, or a step of one with a `published` recurrence; system: the equations
+             of its code, for their letters.
     Raises:  ValueError for a module without a formula, for one that this grammar cannot read, and for sizes that do not fit.
     """
+    if isinstance(module, SteppedField):
+        return _published(module, system)
     name, formula = type(module).__name__, formula_of(module)
     if formula is None:
         raise ValueError(f"`equations` were not given, and {name} has no `formula` of its own; give one of them.")
@@ -39,6 +43,23 @@ def of_formula(module: nn.Module, system: SymbolicField | SymbolicStep) -> list[
         return right_sides(formula, {f"d{state}/dt": state for state in states_of(formula)}, module, system)
     except ValueError as error:
         raise ValueError(f"the formula of {name} is no equation that could be proved: {error}") from error
+
+
+def _published(module: SteppedField, system: SymbolicField | SymbolicStep) -> list[Expr]:
+    """The recurrence that the field's class prints, if it is the one of this step; dt is the step's length, or its letter."""
+    name, formula, found = type(module.field).__name__, formula_of(module.field), recurrence_of(module.field)
+    if formula is None or found is None:
+        raise ValueError(f"`equations` were not given, and {name} has no `formula` with a `published` recurrence of its own.")
+    step, recurrence = found
+    if type(module.step).__name__ != step:
+        raise ValueError(f"what {name} has as `published` is its {step} step, not {module.step!r}; give `equations` of that.")
+    letter = system.parameters.get("dt")
+    dt = exact(float(module.dt)) if letter is None else letter[0]
+    try:
+        lines = {f"{state}'": state for state in states_of(formula)}
+        return right_sides(recurrence.below("field"), lines, module, system, dt=dt)
+    except ValueError as error:
+        raise ValueError(f"the recurrence of {name} is no equation that could be proved: {error}") from error
 
 
 def noise_of_formula(module: nn.Module, system: SymbolicField | SymbolicStep) -> ImmutableDenseMatrix | None:

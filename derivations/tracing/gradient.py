@@ -26,6 +26,7 @@ from derivations.tracing.program import Program, trace
 from derivations.tracing.reading import UnknownOperation, read
 from derivations.tracing.running import SURROUNDINGS, Conditions, Setting, check_settings, replayed
 from derivations.tracing.sizes import Width, Widths, checked_widths, uncompiled
+from derivations.tracing.stepped import as_map
 from derivations.tracing.symbolic import READ, RECORDED, RUN, SECONDS, as_written, check_distinct, out_of_time, system_of
 from discretize import compat
 from discretize.kernels.record.recording import as_function, decompositions, record, unknown_size, without_values
@@ -41,14 +42,14 @@ def verify_gradient(module: nn.Module, *, widths: Widths | None = None, seconds:
              code or its gradient is not defined.
     Raises:  what `symbolic` raises; ValueError for a module with buffers.
     """
-    module = uncompiled(module)
+    module = as_map(uncompiled(module))
     start, at = perf_counter(), list[str]()
     try:
         with time_limit(seconds), as_written():
             verdict = _verified(module, checked_widths(module, widths), at.append)
     except OutOfTime:
         verdict = Verdict(UNDECIDED, 0.0, out_of_time(seconds, at))
-    statement = f"What autograd computes for {type(module).__name__} is the derivative of its equations."
+    statement = f"What autograd computes for {module._get_name()} is the derivative of its equations."
     return replace(verdict, seconds=perf_counter() - start, statement=statement)
 
 

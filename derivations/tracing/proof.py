@@ -24,6 +24,7 @@ from derivations.tracing.replay import Replay, Replayed
 from derivations.tracing.rounding import but_for_rounding
 from derivations.tracing.running import as_recorded
 from derivations.tracing.sizes import Widths, at_sizes, uncompiled
+from derivations.tracing.stepped import SteppedField, as_map
 from derivations.tracing.symbolic import READ, RECORDED, RUN, SECONDS, as_written, diffusion_of, out_of_time, system_of
 from derivations.tracing.wide import certificates_for_every_width
 from derivations.twins.cells import UnitEquations
@@ -50,6 +51,7 @@ def verify(
     r"""Prove that a module's own code is the given equations, for all weights, inputs and states.
 
     Without equations those of a field's own `formula` are proved: `verify(ctrnn.gru(1, 2))` says that the code is what it shows.
+    Of a `discretize.DiscreteCell` it is the recurrence that the field's class has as `published`, for the cell's dt.
 
         >>> bool(verify(ctrnn.gru(1, 2)))  # its code is the formula that it prints
         True
@@ -67,7 +69,7 @@ def verify(
              equations, or that torch's softplus has its threshold, and how far apart they are at most.
     Raises:  what `symbolic` raises; ValueError if the equations or assumptions do not fit the module.
     """
-    module = uncompiled(module)
+    module = as_map(uncompiled(module))
     if equations is OWN_FORMULA:
         module = with_free_weights(module)  # a letter of the formula is the weight that the code reads, however it is computed
     start, at, verdict = perf_counter(), list[str](), Verdict(UNDECIDED, 0.0, "")
@@ -95,8 +97,9 @@ def verify(
             verdict = replace(verdict, evidence=f"{verdict.evidence}; at the module's sizes only: out of time")
         else:
             verdict = replace(verdict, evidence=out_of_time(seconds, at))
-    said = "its formula" if equations is OWN_FORMULA else "the equations"
-    statement = f"The code of {type(module).__name__} is {said}, for all weights, inputs and states."
+    own = "its formula" if not isinstance(module, SteppedField) else "the recurrence that it publishes"
+    said = own if equations is OWN_FORMULA else "the equations"
+    statement = f"The code of {module._get_name()} is {said}, for all weights, inputs and states."
     return replace(verdict, seconds=perf_counter() - start, statement=statement)
 
 

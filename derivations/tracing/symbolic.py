@@ -24,6 +24,7 @@ from derivations.tracing.program import Program, trace
 from derivations.tracing.reading import read
 from derivations.tracing.running import as_recorded
 from derivations.tracing.sizes import STATES, Widths, uncompiled
+from derivations.tracing.stepped import as_map
 from derivations.tracing.values import Entries, ordered
 from derivations.twins.fields import SymbolicField, SymbolicStep
 
@@ -56,11 +57,11 @@ def symbolic(
         >>> symbolic(ctrnn.leaky(1, 1, alpha=0.4))[0].rhs.has(sympy.tanh)
         True
 
-    Args:    module: a small one (two units are enough to see all there is to see): a ctrnn.VectorField or any other torch
-             module, called with (x, h) or (x, (h, c)), and perhaps more; widths: of its arguments, the state's second, e.g.
-             {"x": 2, "h": 3} or {"x": 2, "h": (3, 3)}, where its attributes do not tell them; field: whether its answer is
-             dh/dt rather than the next state; if not given, ctrnn's fields are fields and others are cells; seconds: that it
-             may take, None for no limit.
+    Args:    module: a small one (two units are enough to see all there is to see): a ctrnn.VectorField, a step of one as a
+             discretize.DiscreteCell, or any other torch module, called with (x, h) or (x, (h, c)), and perhaps more; widths:
+             of its arguments, the state's second, e.g. {"x": 2, "h": 3} or {"x": 2, "h": (3, 3)}, where its attributes do not
+             tell them; field: whether its answer is dh/dt rather than the next state; if not given, ctrnn's fields are fields
+             and others are cells; seconds: that it may take, None for no limit.
     Returns: a `SymbolicField` or a `SymbolicStep`: its parameters are the torch names, `parameters["rate.bias"][0]` is the
              letter rate.bias[0] (axes before the last are laid out as rows); iterate for the equations, `.latex()` for the
              page; `.defined_on` says where the code is defined. Of a field with noise, dh = F dt + G dW, the equations are
@@ -68,7 +69,7 @@ def symbolic(
     Raises:  TypeError for what is not a module; `UnknownOperation`, naming the operation and the line; ValueError for code
              that mixes samples, branches on values, draws random numbers, or changes its buffers or inputs; TimeoutError.
     """
-    module, doing = uncompiled(module), RECORDED
+    module, doing = as_map(uncompiled(module)), RECORDED
     try:
         with time_limit(seconds), as_written():
             program = trace(module, widths)

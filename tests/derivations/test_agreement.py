@@ -6,6 +6,7 @@ import torch
 from sympy import Abs, Eq, Float, Function, Rational, Symbol, exp, tanh
 
 import ctrnn
+import discretize
 from ctrnn.cells.catalog import constructors
 from ctrnn.formulas import formula_of
 from derivations import UnknownOperation, agreement_identities, check, symbolic, verify
@@ -152,6 +153,57 @@ class Doubled(ctrnn.VectorField):
 
     def flow(self, projected, h):
         return 2 * self.second(projected, h) - h
+
+
+class Minimal(ctrnn.VectorField):
+    """A gate of x alone, with what its paper prints."""
+
+    formula = "dh/dt = sigma(U x) * (V x - h)"
+    published = "Euler", "h' = (1 - dt sigma(U x)) * h + dt sigma(U x) * V x"
+
+    def __init__(self):
+        super().__init__(1, 2)
+        self.U, self.V = torch.nn.Parameter(torch.randn(2, 1)), torch.nn.Parameter(torch.randn(2, 1))
+
+    def flow(self, projected, h):
+        return torch.sigmoid(projected @ self.U.mT) * (projected @ self.V.mT - h)
+
+
+@pytest.mark.parametrize("dt", [1.0, 0.3])
+def test_a_step_is_the_recurrence_that_its_field_publishes(dt):
+    verdict = verify(discretize.DiscreteCell(Minimal(), dt=dt))
+    assert verdict
+    assert verdict.statement.startswith("The code of Minimal by Euler() is the recurrence that it publishes")
+
+
+@pytest.mark.parametrize("recurrence", ["h' = (1 - sigma(U x)) * h + sigma(U x) * V x", "h' = h + dt sigma(U x) * (V x - 2 h)"])
+def test_a_recurrence_of_another_length_or_another_field_is_refuted(recurrence):
+    other = type("Minimal", (Minimal,), {"published": ("Euler", recurrence)})
+    verdict = verify(discretize.DiscreteCell(other(), dt=0.5))
+    assert not verdict
+    off = verdict.replay()
+    assert any(abs(a - b) > 1e-3 for a, b in zip(off.torch, off.equations, strict=True))
+
+
+def test_a_step_has_the_equations_of_its_map_in_the_names_of_the_cell():
+    cell = discretize.DiscreteCell(ctrnn.cells.lem(1, 1), "symplectic-euler", dt=0.5)
+    moved_at_once = symbolic(discretize.DiscreteCell(cell.field, "euler", dt=0.5))
+    assert set(moved_at_once.parameters) == {name for name, _ in cell.named_parameters()}
+    assert not verify(cell, moved_at_once)
+
+
+@pytest.mark.parametrize(
+    ("cell", "reason"),
+    [
+        (lambda: discretize.DiscreteCell(Minimal(), "heun"), "is its Euler step, not Heun"),
+        (lambda: discretize.DiscreteCell(Scaled()), "no `formula` with a `published` recurrence"),
+        (lambda: discretize.DiscreteCell(Minimal(), "exponential-euler"), "sums a series"),
+        (lambda: discretize.DiscreteCell(ctrnn.Noisy(Minimal(), ctrnn.Noise(0.1)), "euler-maruyama"), "draws noise"),
+    ],
+)
+def test_a_step_that_is_no_recurrence_to_be_proved_is_refused(cell, reason):
+    with pytest.raises(ValueError, match=reason):
+        verify(cell())
 
 
 def leaky_equations(field, decay=lambda h: h, factor=1):

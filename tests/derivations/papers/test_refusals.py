@@ -177,10 +177,16 @@ def test_text_that_misleads_is_refused_whole(text, reason):
 
 
 def test_code_comments_and_words_are_no_displays():
-    markdown = "```\n$$ 1 = 2 $$\n```\n`$$` <!-- $$ 1 = 2 $$ -->\n$$ 1 + 1 = 2 $$"
+    code = "".join(f"```{word}\n1 = 2\n```\n" for word in ("text", "python", "tex-log"))  # text begins as tex does
+    markdown = f"```\n$$ 1 = 2 $$\n```\n{code}`$$` <!-- $$ 1 = 2 $$ -->\n$$ 1 + 1 = 2 $$"
     tex = "% \\[ 1 = 2 \\]\n\\begin{verbatim} $$ 1 = 2 $$ \\end{verbatim}\\[ 1 + 1 = 2 \\] % $$"
     for text, is_tex in ((markdown, False), (tex, True)):
         assert [decided(e).verdict for e in read_paper(text, "paper", is_tex).entries] == ["holds"]
+
+
+@pytest.mark.parametrize("word", ["math", "tex", "latex", "math display"])
+def test_a_fence_of_mathematics_is_a_display(word):
+    assert [decided(e).verdict for e in read_paper(f"```{word}\n1 + 1 = 2\n```", "paper", tex=False).entries] == ["holds"]
 
 
 def test_an_environment_that_is_not_read_is_undecided_and_one_without_relations_skipped():

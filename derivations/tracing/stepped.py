@@ -1,0 +1,48 @@
+r"""One step of a field as a module of its own, called with x and h alone, so that it is recorded as the code of a cell is.
+
+DiscreteCell(field, step, dt)        h' = step(field, x, h, dt), the map that a paper prints: a class's `published`
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from ctrnn.fields.field import VectorField
+from discretize.sequences.cell import DiscreteCell
+from discretize.steps.step import Step
+from discretize.steps.stochastic import StochasticStep
+
+__all__ = ["SteppedField", "as_map"]
+
+
+class SteppedField(nn.Module):
+    """A field's next state by a step map; with a parameter for its length, what is proved is proved of every length."""
+
+    def __init__(self, field: VectorField, step: Step, dt: float | nn.Parameter) -> None:
+        super().__init__()
+        self.field, self.step, self.dt = field, step, dt
+        self.input_size, self.hidden_size = field.input_size, field.state_size
+
+    def forward(self, x: Tensor, h: Tensor) -> Tensor:
+        return self.step.advance(self.field, self.field.project(x), h, self.dt)
+
+    def _get_name(self) -> str:
+        return f"{type(self.field).__name__} by {self.step!r}"
+
+
+def as_map(module: nn.Module) -> nn.Module:
+    r"""Return the map of a `discretize.DiscreteCell`, without its checks of numbers; any other module as it is.
+
+    Raises:  ValueError for steps that draw noise, and those whose code is their equation to rounding alone.
+    """
+    if not isinstance(module, DiscreteCell):
+        return module
+    if isinstance(module.step, StochasticStep):
+        raise ValueError(f"{module.step!r} draws noise; give `DiscreteCell(field, step)` with a step without.")
+    if "phi" in module.step.equation:
+        raise ValueError(
+            f"{module.step!r} sums a series of (e^z - 1)/z near z = 0, so that its code is its equation to rounding and no more: "
+            "nothing can be proved of it. Compare its numbers with those of the map; or prove of the equation's solution, in a "
+            "text for `ctrnn prove`, that it is the map after the time dt."
+        )
+    return SteppedField(module.field, module.step, module.dt)
