@@ -32,6 +32,7 @@ PAPERS = sorted((ROOT / "docs" / "papers").glob("*.md"))  # each is read by the 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")), *DOORS, *PAPERS]
 LINKED = [*PAGES, ROOT / "CHANGELOG.md"]
 PACKAGES = ["ctrnn", "discretize", "derivations"]
+FIGURES = sorted((ROOT / "docs" / "figures").glob("*.svg"))
 PART_FILES = ("ctrnn.fields.candidates", "ctrnn.fields.rates", "ctrnn.fields.decays")
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -116,8 +117,7 @@ def anchors(page):
 
 def test_no_word_of_a_figure_is_cut_off():
     texts = re.compile(r'font-size: ([\d.]+)px;[^"]*text-anchor: (\w+)[^"]*" x="([\d.-]+)"[^>]*rotate\(-?0 [^>]*>([^<]*)</text>')
-    figures = [*(ROOT / "docs" / "figures").glob("*.svg")]
-    for figure in figures:
+    for figure in FIGURES:
         drawn = figure.read_text()
         width = float(re.search(r'viewBox="0 0 ([\d.]+)', drawn)[1])
         for size, anchor, x, words in texts.findall(drawn):
@@ -126,7 +126,31 @@ def test_no_word_of_a_figure_is_cut_off():
                 wide = text_to_path.get_text_width_height_descent(text, font, ismath=False)[0]
                 left = float(x) - {"start": 0, "middle": wide / 2, "end": wide}[anchor]
                 assert -2 < left < left + wide < width + 2, (figure.name, text)
-    assert len(figures) > 50
+    assert len(FIGURES) > 50
+
+
+def luminance(colour):
+    """WCAG's, of #rrggbb."""
+    shares = [int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)]
+    linear = [share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4 for share in shares]
+    return sum(weight * share for weight, share in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+@pytest.mark.parametrize("figure", FIGURES, ids=lambda path: path.stem)
+def test_a_figure_has_its_own_size_and_is_seen_on_light_and_on_dark_pages(figure):
+    drawn = figure.read_text()
+    width, height = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', drawn).groups()
+    tag = re.search(r"<svg [^>]*>", drawn)[0]
+    assert f'width="{width}pt"' in tag
+    assert f'height="{height}pt"' in tag
+    sheet, body = drawn.split("</style>", 1)
+    rules = {(key, colour): dark for key, colour, dark in re.findall(r'"(\w+): (#\w+)"\] \{ \w+: (#\w+) !imp', sheet)}
+    dark_paper = re.search(r"prefers-color-scheme: dark\) \{ svg \{ background: (#\w+)", sheet)[1]
+    for key, colour in set(re.findall(r"(fill|stroke): (#[0-9a-f]{6})", body)):
+        for paper, seen in (("#fdfdfc", colour), (dark_paper, rules.get((key, colour), colour))):
+            bright, dim = sorted((luminance(seen), luminance(paper)), reverse=True)
+            pale = luminance(colour) > 0.6  # paper, grids and panes
+            assert (bright + 0.05) / (dim + 0.05) >= (1 if pale else 2.4), f"{key} {seen} on {paper}"
 
 
 def test_every_public_name_is_in_the_page_of_names():

@@ -1,7 +1,7 @@
 r"""Figures as inline SVG: the page's own colours and fonts, an accessible name, and ids that no other figure has.
 
 Figures are drawn in placeholder colours; here each becomes a CSS variable (on a page, which may be light or dark) or the
-light colour itself (in a file of its own).
+light colour itself (in a file of its own, which a browser shows in the dark colours where the page around it is dark).
 """
 
 from __future__ import annotations
@@ -15,9 +15,14 @@ from matplotlib.figure import Figure
 
 from experiments.reports.colours import COLOURS
 
-__all__ = ["inline_svg", "standalone_svg", "with_colours"]
+__all__ = ["inline_svg", "standalone_svg", "with_colours", "with_dark_colours"]
 
 NUMBER = re.compile(r"-?\d+\.\d{3,}")
+DARK = {light: dark for _, light, dark in COLOURS.values()}
+# What matplotlib draws in unless it is told otherwise: black on white, its first line blue, frames and panes in pale greys.
+PLAIN = {"#000000": "ink", "#ffffff": "paper", "#1f77b4": "blue"}
+PLAIN |= dict.fromkeys(("#cccccc", "#e6e6e6", "#ececec", "#f2f2f2"), "grid")
+DARK |= {light: COLOURS[name][2] for light, name in PLAIN.items()}
 
 
 def inline_svg(figure: Figure, key: str, title: str, description: str) -> str:
@@ -35,19 +40,38 @@ def inline_svg(figure: Figure, key: str, title: str, description: str) -> str:
 
 
 def with_colours(svg: str) -> str:
-    """Make a page's figure a file of its own, in the light colours and the reader's own font."""
+    """Make a page's figure a file of its own, in the reader's own font."""
     for name, (_, light, _) in COLOURS.items():
         svg = svg.replace(f"var(--{name})", light)
     paper = f"background: {COLOURS['paper'][1]}; font-family: sans-serif"
-    return svg.replace("<svg ", f'<svg xmlns="http://www.w3.org/2000/svg" style="{paper}" ', 1) + "\n"
+    return with_dark_colours(svg.replace("<svg ", f'<svg xmlns="http://www.w3.org/2000/svg" style="{paper}" ', 1) + "\n")
 
 
 def standalone_svg(figure: Figure) -> str:
-    """Write the figure as a file in the light colours, its text drawn as outlines."""
+    """Write the figure as a file, its text drawn as outlines."""
     drawn = _draw(figure, "path")
     for placeholder, light, _ in COLOURS.values():
         drawn = drawn.replace(placeholder, light)
-    return drawn
+    return with_dark_colours(drawn)
+
+
+def with_dark_colours(svg: str) -> str:
+    """Give a light figure in a file its size, and dark colours beside the light ones: a browser takes those that suit the page.
+
+    The light colours stay in the attributes, for programs that read no style sheet.
+    """
+    start = svg.index("<svg ")
+    tag, body = svg[start : svg.index(">", start)], svg[svg.index(">", start) + 1 :]
+    if not re.search(r'\swidth="', tag):
+        width, height = re.findall(r"[\d.]+", tag.split('viewBox="')[1].split('"')[0])[2:]
+        tag += f' width="{width}pt" height="{height}pt"'
+    rules = [f"svg {{ background: {DARK['#fdfdfc']} !important; fill: {DARK['#000000']} }}"]  # matplotlib writes no black fill
+    for light, dark in DARK.items():
+        for key in ("fill", "stroke"):
+            if f"{key}: {light}" in body:
+                rules.append(f'[style*="{key}: {light}"] {{ {key}: {dark} !important }}')
+    style = f"<style>@media (prefers-color-scheme: dark) {{ {' '.join(rules)} }}</style>"
+    return f"{svg[:start]}{tag}>{style}{body}"
 
 
 def _draw(figure: Figure, fonttype: str) -> str:
