@@ -17,7 +17,7 @@ from experiments.reports.colours import COLOURS
 
 __all__ = ["inline_svg", "standalone_svg", "with_colours", "with_dark_colours"]
 
-NUMBER = re.compile(r"-?\d+\.\d{3,}")
+NUMBER = re.compile(r"(?<!scale\()-?\d+\.\d{3,}")  # the scale of letters is no coordinate: 0.015625
 DARK = {light: dark for _, light, dark in COLOURS.values()}
 # What matplotlib draws in unless it is told otherwise: black on white, its first line blue, frames and panes in pale greys.
 PLAIN = {"#000000": "ink", "#ffffff": "paper", "#1f77b4": "blue"}
