@@ -1,5 +1,6 @@
 """Configures the site of these pages: `make docs` builds it to out/docs/index.html, and nothing in it needs a network."""
 
+import logging
 import sys
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import ctrnn  # noqa: E402
 
 project = "ctrnn"
 version = release = ctrnn.__version__
-extensions = ["myst_nb", "sphinx.ext.viewcode", "sphinx_copybutton", "extensions.site"]
+extensions = ["myst_nb", "sphinx.ext.viewcode", "sphinx.ext.intersphinx", "sphinx_copybutton", "extensions.site"]
 exclude_patterns = ["explorer", "extensions", "tables"]
 
 # The doors, and what is behind each. Files stay where they are, so that links also work where no site is.
@@ -31,6 +32,14 @@ myst_enable_extensions = ["dollarmath", "amsmath"]
 myst_heading_anchors = 4
 smartquotes = False
 maximum_signature_line_length = 88
+
+# Names of torch and NumPy lead to their sites; where there is no network they are text, and nothing is said.
+intersphinx_mapping = {
+    "torch": ("https://docs.pytorch.org/docs/stable/", None),
+    "numpy": ("https://numpy.org/doc/stable/", None),
+}
+intersphinx_timeout = 5
+logging.getLogger("sphinx.sphinx.ext.intersphinx").addFilter(lambda record: "failed to reach" not in str(record.msg))
 
 pygments_dark_style = "github-dark"
 

@@ -1,8 +1,11 @@
 """The site of `make docs`: how docstrings, snippets and links are read for it, and that every link of the built one is good."""
 
 import inspect
+import json
+import os
 import re
 import runpy
+import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -17,6 +20,29 @@ import discretize
 
 ROOT = Path(__file__).resolve().parents[1]
 READING = runpy.run_path(str(ROOT / "docs" / "extensions" / "reading.py"))
+# What a newcomer types, and the page that is to come first.
+TYPED = {
+    "learning rate": "training", "early stopping": "training", "scikit-learn": "estimators", "Colab": "install",
+    "install": "install", "GPU": "speed", "batch": "torch", "padding": "sequences", "missing values": "learn/irregular",
+    "irregular": "learn/irregular", "dropout": "cells", "save": "sequences", "load": "sequences", "checkpoint": "sequences",
+    "ONNX": "torch", "export": "torch", "jax": "look-up/words", "quantization": "look-up/words",
+    "transformer": "look-up/words", "TPU": "look-up/words", "pretrained": "look-up/words", "mixed precision": "torch",
+    "gradient clipping": "torch", "seed": "training", "NaN": "training", "stiff": "solves", "adjoint": "solves",
+    "neural ODE": "solves", "sequence length": "sequences", "pandas": "estimators", "forecasting": "estimators",
+    "classification": "estimators", "regression": "estimators", "csv": "tasks", "DataLoader": "torch",
+    "torchdiffeq": "torchdiffeq", "bifurcation": "dynamics", "noise": "noise", "delay": "delays", "Keras": "cells",
+    "hyperparameters": "training", "cluster": "slurm", "slow": "speed", "event": "solves", "Windows": "promises",
+}  # fmt: skip
+SEARCH = """
+const fs = require("fs"), vm = require("vm"), [site, words] = [process.argv[1], JSON.parse(process.argv[2])];
+const read = name => fs.readFileSync(`${site}/_static/${name}`, "utf8");
+const element = { firstChild: null };
+const context = { DOCUMENTATION_OPTIONS: {}, SPHINX_HIGHLIGHT_ENABLED: false, words, _ready: () => 0, _: text => text };
+Object.assign(context, { window: context, document: { getElementById: () => element } });
+const ask = "words.map(word => Search._performSearch(...Search._parseQuery(word)).at(-1))";
+const code = ["language_data.js", "searchtools.js", "../searchindex.js"].map(read).join(";\\n");
+console.log(JSON.stringify(vm.runInNewContext(`${code};${ask}`, context)));
+"""
 SITE_TOOLS = ("sphinx", "furo", "myst_nb", "sphinx_copybutton")
 
 
@@ -90,6 +116,49 @@ def test_the_site_has_every_page_name_command_and_formula(site):
     assert (site / "explorer" / "index.html").exists() == (ROOT / "docs" / "explorer" / "index.html").exists()
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("node") is None, reason="no node on this machine, which runs the site's own search")
+def test_the_search_of_the_site_shows_the_page_of_a_word_first(site):
+    pages = {}
+    for word, page, _ in READING["words"]():
+        pages.setdefault(word, set()).add(page)
+    command = ["node", "-e", SEARCH, str(site), json.dumps([*pages])]
+    found = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    assert {word: first[0] for word, first in zip(pages, found, strict=True) if first[0] not in pages[word]} == {}
+
+
+@pytest.mark.parametrize("word", TYPED)
+def test_what_a_newcomer_types_has_a_page_or_is_said_not_to_be_provided(word):
+    assert TYPED[word] in {page for known, page, _ in READING["words"]() if known.lower() == word.lower()}
+
+
+def test_every_row_of_the_page_of_words_is_read():
+    text = (ROOT / "docs" / "look-up" / "words.md").read_text()
+    rows = [row for row in text.splitlines() if row.startswith("| ") and not row.startswith("| word |")]
+    assert len(rows) > 60
+    assert [row for row in rows if not READING["WORDS"].match(row)] == []
+    assert [word for word, *_ in READING["words"]() if ";" in word or word != word.strip()] == []  # Sphinx splits at ;
+
+
+def test_do_has_a_row_for_every_page_that_learn_and_do_lead_to():
+    table = (ROOT / "docs" / "do" / "index.md").read_text()
+    rows = [row.strip("|").split(" | ") for row in table.splitlines() if row.startswith("| ") and "| I want |" not in row]
+    assert all(len(row) == 3 and all(cell.strip() for cell in row) for row in rows), "I have | I want | page"
+    linked = {os.path.normpath(f"do/{target}") for target in re.findall(r"\]\(([^)#]+)", table)}
+    trees = runpy.run_path(str(ROOT / "docs" / "conf.py"))["trees"]
+    globs = [pattern for door in ("learn/index", "do/index") for pattern in trees[door].split()]
+    files = [file for pattern in globs for file in (ROOT / "docs").glob(f"{pattern}.*") if file.suffix in (".md", ".ipynb")]
+    pages = {str(file.relative_to(ROOT / "docs")) for file in files if file.stem != "index"}
+    assert len(pages) > 20
+    assert pages - linked == set(), "say in docs/do/index.md who wants these pages"
+
+
+def test_every_public_name_is_in_one_group_of_the_sidebar():
+    names = READING["public_names"]()
+    grouped = [name for _, members in READING["groups"](names).values() for name in members]
+    assert sorted(grouped) == sorted(names)
+
+
 def test_arguments_of_a_docstring_are_split_at_the_names_of_its_signature():
     sections = dict(READING["paragraphs"](inspect.getdoc(discretize.integrate)))
     assert list(sections) == ["", "code", "Args", "Shape", "Raises", "Source"]
@@ -130,7 +199,7 @@ def test_links_of_files_outside_of_docs_lead_to_their_pages_of_the_site():
 
 def test_snippets_are_found_by_the_names_that_they_use():
     uses = READING["uses"]([ROOT / "docs" / "index.md", ROOT / "docs" / "notebooks" / "field.ipynb"])
-    assert uses["ctrnn.leaky"] == {"docs/index.md": ["The three on one field"], "docs/notebooks/field.ipynb": [""]}
+    assert uses["ctrnn.leaky"] == {"docs/index.md": ["Ten lines"], "docs/notebooks/field.ipynb": [""]}
 
 
 def test_pages_that_name_a_name_outside_of_snippets_are_found():

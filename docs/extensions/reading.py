@@ -3,6 +3,8 @@
 docstring   paragraphs, indented code, and sections: a word, a colon, and text that is aligned in one column
 snippet     a fence of Python in a page, or a cell of a notebook; it uses a name as `package.name` or imports it
 link        of a page of docs/ or of a page at the root, which the site has in project/
+group       a section of docs/names.md: a page of its own, which has the pages of its names below it
+word        of docs/look-up/words.md, with the page that the search shows first
 """
 
 from __future__ import annotations
@@ -21,14 +23,15 @@ from types import FunctionType
 
 from ctrnn.lazy import places_of
 
-__all__ = ["DOCS", "MOVED", "ROOT", "argument_names", "file_of", "for_site", "heading_slug", "listed", "named_in"]
-__all__ += ["paragraphs", "public_methods", "public_names", "signature", "uses"]
+__all__ = ["DOCS", "MOVED", "ROOT", "argument_names", "file_of", "for_site", "groups", "heading_slug", "listed"]
+__all__ += ["named_in", "paragraphs", "public_methods", "public_names", "signature", "uses", "words"]
 
 DOCS = Path(__file__).resolve().parents[1]
 ROOT = DOCS.parent
 PACKAGES = ("ctrnn", "discretize", "derivations")
 MOVED = {"README.md": "project/readme", "CONTRIBUTING.md": "project/contributing", "CHANGELOG.md": "project/changelog"}
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+WORDS = re.compile(r"^\| ([^|]+) \| ([^|]+) \| \[[^\]]*\]\(([^)#]+)\.md#?([^)]*)\) \|$", re.MULTILINE)
 LINK = re.compile(r"\[([^\[\]]*)\]\(([^)\s]+)\)")
 HEADS = "Args|Attributes|Call|Example|Gives|Raises|Returns|Shape|Source|State|Weights"
 SECTION = re.compile(rf"({HEADS}): +(?=\S)")
@@ -54,6 +57,30 @@ def file_of(name: str, names: dict[str, object]) -> str:
     """Return the page of a name; two names that differ by a capital alone have two files on every disk."""
     alike = [other for other in names if other.lower() == name.lower()]
     return f"api/{name}_" if len(alike) > 1 and name != name.lower() else f"api/{name}"
+
+
+def groups(names: dict[str, object]) -> dict[str, tuple[str, list[str]]]:
+    """Return the sections of docs/names.md that have names, by heading: the text, and the names that it is the first to have."""
+    found: dict[str, tuple[str, list[str]]] = {}
+    left = list(names)
+    for section in (DOCS / "names.md").read_text(encoding="utf-8").split("\n## ")[1:]:
+        heading, _, text = section.partition("\n")
+        here = [name for name in left if re.search(rf"`{re.escape(name)}\b(?!\.)", text)]
+        left = [name for name in left if name not in here]
+        if here:
+            found[heading] = (text.strip(), here)
+    return found
+
+
+def words() -> list[tuple[str, str, str]]:
+    """Return the words of docs/look-up/words.md, with the page and the anchor; what is not provided has that page's own."""
+    found = []
+    for section in (DOCS / "look-up" / "words.md").read_text(encoding="utf-8").split("\n## ")[1:]:
+        here = ("look-up/words", heading_slug(section.partition("\n")[0]))
+        for row, said, page, anchor in WORDS.findall(section):
+            aim = here if said.startswith("not provided") else (os.path.normpath(f"look-up/{page}"), anchor)
+            found += [(word, *aim) for word in row.split(", ")]
+    return found
 
 
 def public_methods(thing: object) -> dict[str, object]:

@@ -29,6 +29,7 @@ __all__ = ["setup"]
 
 NAMES = reading.public_names()
 BARE = {name.rpartition(".")[2]: name for name in reversed(NAMES)}  # of two packages the one that comes first to be learned
+FOREIGN = {name: f"torch.{name}" for name in ("Tensor", "Generator", "device", "dtype")}  # as annotations name them
 TITLES = {page: file for file, page in reading.MOVED.items()}
 MADE = ("api/", "project/")  # folders of docs/ that are written here, and that git ignores
 
@@ -50,6 +51,9 @@ def write_pages(app: Sphinx) -> None:
         pages[reading.file_of(name, NAMES)] = name_page(name, thing, uses.get(name, {}), named)
     for file, page in reading.MOVED.items():
         pages[page] = reading.for_site((reading.ROOT / file).read_text(encoding="utf-8"), file, page)
+    for heading, (text, members) in reading.groups(NAMES).items():
+        page, tree = f"api/{reading.heading_slug(heading)}", [f"/{reading.file_of(name, NAMES)}" for name in members]
+        pages[page] = reading.for_site(f"# {heading}\n\n{text}\n", "docs/names.md", page) + toctree(tree)
     for page, text in {**pages, "api/command": command_page()}.items():
         (reading.DOCS / f"{page}.md").write_text(text, encoding="utf-8")
 
@@ -97,12 +101,15 @@ def read_source(app: Sphinx, docname: str, source: list[str]) -> None:
     text = reading.for_site(source[0], f"docs/{docname}.md", docname)
     title, _, rest = text.partition("\n")
     text = title + offered(docname) + "\n" + rest
-    pages = [reading.file_of(name, NAMES) for name in NAMES] if docname == "names" else app.config.trees.get(docname, "").split()
+    grouped = [f"api/{reading.heading_slug(heading)}" for heading in reading.groups(NAMES)]
+    pages = grouped if docname == "names" else app.config.trees.get(docname, "").split()
     there = [page for page in pages if "*" not in page or set(reading.DOCS.glob(f"{page}.*")) - {file}]
     lines = [f"{TITLES[page]} </{page}>" if page in TITLES else f"/{page}" for page in there]
-    if lines:
-        text += "\n".join(["", "```{toctree}", ":glob:", ":hidden:", "", *lines, "```", ""])
-    source[0] = text
+    source[0] = text + toctree(lines)
+
+
+def toctree(lines: list[str]) -> str:
+    return "\n".join(["", "```{toctree}", ":glob:", ":hidden:", "", *lines, "```", ""]) if lines else ""
 
 
 def copy_explorer(app: Sphinx, exception: Exception | None) -> None:
@@ -235,17 +242,38 @@ def link_names(app: Sphinx, document: nodes.document) -> None:
         text = literal.astext()
         page = "api/command" if text == "ctrnn --help" else page_of(text.partition("(")[0])
         within = isinstance(literal.parent, (nodes.reference, addnodes.pending_xref, nodes.title))
-        if page and not within and page != app.env.docname:
+        if not within and re.fullmatch(r"(torch|numpy|np|nn)(\.\w+)+", text):
+            literal.replace_self(addnodes.pending_xref("", literal.deepcopy(), refdomain="py", reftype="obj", reftarget=text))
+        elif page and not within and page != app.env.docname:
             literal.replace_self(to_page(page, literal.deepcopy()))
 
 
+def index_words(app: Sphinx, document: nodes.document) -> None:
+    """Let the search find a page first by the words of docs/look-up/words.md: they become its main entries in the index."""
+    sections = {section.get("slug"): section["ids"][0] for section in document.findall(nodes.section)}
+    mine = [(word, anchor) for word, page, anchor in reading.words() if page == app.env.docname]
+    entries = [("single", word, sections.get(anchor, ""), "main", None) for word, anchor in mine]
+    if entries:
+        document.insert(0, addnodes.index(entries=entries))
+
+
 def resolve(app: Sphinx, env: BuildEnvironment, node: addnodes.pending_xref, shown: nodes.Element) -> nodes.Node | None:
-    """Lead to a page, and from a type in a signature to a public name of another package; other types are text."""
+    """Lead to a page, and from a type in a signature to a public name of another package, or by its whole name to intersphinx."""
     if node["refdomain"] == "py":
-        name = BARE.get(node["reftarget"].rpartition(".")[2])
-        return make_refnode(app.builder, env.docname, reading.file_of(name, NAMES), name, shown) if name else shown
+        package, _, last = node["reftarget"].rpartition(".")
+        if package not in ("torch", "torch.nn", "nn", "numpy", "np") and (name := BARE.get(last)):
+            return make_refnode(app.builder, env.docname, reading.file_of(name, NAMES), name, shown)
+        node["reftarget"] = FOREIGN.get(
+            node["reftarget"], re.sub(r"^nn\.", "torch.nn.", re.sub(r"^np\.", "numpy.", node["reftarget"]))
+        )
+        return None
     there = node["reftype"] == "page" and node["reftarget"] in env.all_docs
     return make_refnode(app.builder, env.docname, node["reftarget"], None, shown) if there else None  # of which Sphinx warns
+
+
+def leave(app: Sphinx, env: BuildEnvironment, node: addnodes.pending_xref, shown: nodes.Element) -> nodes.Node | None:
+    """Leave names as text that nobody knows, without a warning: without a network there are no inventories."""
+    return shown if node["refdomain"] == "py" else None
 
 
 def module_of(app: Sphinx, package: str, name: str) -> str | None:
@@ -279,7 +307,9 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("builder-inited", write_pages)
     app.connect("source-read", read_source)
     app.connect("doctree-read", link_names)
-    app.connect("missing-reference", resolve)
+    app.connect("doctree-read", index_words)
+    app.connect("missing-reference", resolve, priority=400)  # intersphinx has 500
+    app.connect("missing-reference", leave, priority=600)
     app.connect("viewcode-follow-imported", module_of)
     app.connect("build-finished", copy_explorer)
     app.connect("build-finished", write_notebooks)
