@@ -79,7 +79,7 @@ def words() -> list[tuple[str, str, str]]:
         here = ("look-up/words", heading_slug(section.partition("\n")[0]))
         for row, said, page, anchor in WORDS.findall(section):
             aim = here if said.startswith("not provided") else (os.path.normpath(f"look-up/{page}"), anchor)
-            found += [(word, *aim) for word in row.split(", ")]
+            found += [(word.strip("`"), *aim) for word in row.split(", ")]
     return found
 
 

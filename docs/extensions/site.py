@@ -52,7 +52,10 @@ def write_pages(app: Sphinx) -> None:
     for file, page in reading.MOVED.items():
         pages[page] = reading.for_site((reading.ROOT / file).read_text(encoding="utf-8"), file, page)
     for heading, (text, members) in reading.groups(NAMES).items():
-        page, tree = f"api/{reading.heading_slug(heading)}", [f"/{reading.file_of(name, NAMES)}" for name in members]
+        page, tree = (
+            f"api/{reading.heading_slug(heading)}",
+            [f"{name.rpartition('.')[2]} </{reading.file_of(name, NAMES)}>" for name in members],
+        )
         pages[page] = reading.for_site(f"# {heading}\n\n{text}\n", "docs/names.md", page) + toctree(tree)
     for page, text in {**pages, "api/command": command_page()}.items():
         (reading.DOCS / f"{page}.md").write_text(text, encoding="utf-8")
