@@ -32,6 +32,9 @@ BROUGHT_BY = {
     "filelock": ("filelock", "lab"),
     "torchdiffeq": ("torchdiffeq", "all"),
     "sklearn": ("scikit-learn", "all"),
+    "tensorboard": ("tensorboard", "tensorboard"),
+    "wandb": ("wandb", "wandb"),
+    "mlflow": ("mlflow-skinny", "mlflow"),
 }
 
 

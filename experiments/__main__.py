@@ -195,6 +195,7 @@ def train(
     workers: Annotated[int, number(int, "N")] = 1,
     page: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
     look: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
+    log: Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="NAME")] = (),
     plugin: studies.Plugin = (),
 ) -> int:
     """Train a field under an integrator on a task; the run is a folder, and goes on from where it was.
@@ -211,6 +212,7 @@ def train(
         workers: Processes, each of which trains one of several runs at a time.
         page: Write DIR/index.html at the end: curves, answers, time scales, and whether the steps are the equation.
         look: Train nothing, and say what was understood of your own data (--task csv): sequences, times, what is missing.
+        log: tensorboard, wandb or mlflow, or several: what to send losses, measures and settings to while it trains.
         plugin: A file of yours with tasks or fields; it is run.
     """
     (field,), plugin = named_fields([field], plugin)
@@ -219,7 +221,7 @@ def train(
     words = [word for words in set for word in words] + ([] if device is None else [f"device={device}"])
     if workers < 1:
         raise UsageError(f"--workers must be at least 1, got {workers}.")
-    done = run(task, field, integrator, words, out, resume=resume, look=look, page=page, workers=workers, plugins=plugin)
+    done = run(task, field, integrator, words, out, resume=resume, look=look, page=page, workers=workers, plugins=plugin, log=log)
     return DONE if done else FAILED
 
 

@@ -45,12 +45,19 @@ def run(
     page: bool = False,
     workers: int = 1,
     plugins: Sequence[str] = (),
+    log: Sequence[str] = (),
 ) -> bool:
     r"""Train all of them, or say what the first will read; return whether all were finished.
 
-    Args:    workers: processes, of which each trains one run at a time; 1 for one run after another, in this process.
-    Raises:  UsageError before the first, for any of them.
+    Args:    workers: processes, of which each trains one run at a time; 1 for one run after another, in this process; log: names
+             of trackers.
+    Raises:  UsageError before the first, for any of them; `MissingPackageError` for a tracker that is not installed.
     """
+    log = tuple(name for word in log for name in word.split(","))
+    if log and not look:
+        from experiments.runs.logs import checked_logs  # noqa: PLC0415 (torch)
+
+        checked_logs(log)
     asked = dict(swept(task, words))
     runs = {name: configuration_from_words(task, field, integrator, each) for name, each in asked.items()}
     first = next(iter(runs.values()))
@@ -71,9 +78,9 @@ def run(
         print(f"{len(runs)} runs of {steps} steps, {how}, in {folder}.", file=sys.stderr)
     finished: list[bool] = []
     try:
-        each_run: Iterator[bool] = (_run_one(each, folder / name, resume, page, name) for name, each in runs.items())
+        each_run: Iterator[bool] = (_run_one(each, folder / name, resume, page, log, name) for name, each in runs.items())
         if workers > 1:
-            given = (task, field, integrator, folder.resolve(), page, tuple(plugins))
+            given = (task, field, integrator, folder.resolve(), page, tuple(plugins), log)
             each_run = _by_workers(asked, folder, resume, workers, given)
         for one in each_run:
             finished.append(one)
@@ -133,7 +140,7 @@ def _by_workers(
 
 
 def begin(
-    task: str, field: str, integrator: str, folder: Path, page: bool, plugins: Sequence[str]
+    task: str, field: str, integrator: str, folder: Path, page: bool, plugins: Sequence[str], log: Sequence[str]
 ) -> Callable[[tuple[str, Sequence[str]]], bool]:
     """Return what a worker process calls with the name and the words of each run."""
     from experiments.plugins import use  # noqa: PLC0415
@@ -142,7 +149,8 @@ def begin(
 
     def train(key: tuple[str, Sequence[str]]) -> bool:
         name, words = key
-        return _run_one(configuration_from_words(task, field, integrator, words), folder / name, True, page, name, shown=False)
+        run = configuration_from_words(task, field, integrator, words)
+        return _run_one(run, folder / name, True, page, log, name, shown=False)
 
     return train
 
@@ -199,7 +207,9 @@ def _word(value: str) -> str:
     return re.sub(r"[^a-z0-9.-]+", "_", value.strip().lower())
 
 
-def _run_one(configuration: Configuration, folder: Path, resume: bool, page: bool, name: str = "", shown: bool = True) -> bool:
+def _run_one(
+    configuration: Configuration, folder: Path, resume: bool, page: bool, log: Sequence[str], name: str = "", shown: bool = True
+) -> bool:
     """Train one, print its result and where its page is, or what went wrong on stderr; return whether it was finished."""
     from experiments.runs import training  # noqa: PLC0415 (torch)
     from experiments.runs.folder import CONFIG  # noqa: PLC0415
@@ -208,7 +218,7 @@ def _run_one(configuration: Configuration, folder: Path, resume: bool, page: boo
 
     try:
         with _shown(configuration.training.steps, shown and is_first()) as progress:
-            outcome = training.train(configuration, folder, resume=resume, progress=progress)
+            outcome = training.train(configuration, folder, resume=resume, progress=progress, log=log)
     except StoppedError as error:
         print(f"ctrnn train: {name and f'{name}: '}{error}", file=sys.stderr)
         if error.status == "diverged" and is_first():
@@ -217,7 +227,8 @@ def _run_one(configuration: Configuration, folder: Path, resume: bool, page: boo
             print(write_page(folder))
         return False
     except Interrupted:
-        print(f"Go on with: {configuration.command(folder, resume=True)}", file=sys.stderr)
+        logs = "".join(f" --log {name}" for name in log)
+        print(f"Go on with: {configuration.command(folder, resume=True)}{logs}", file=sys.stderr)
         raise
     if not is_first():
         return True

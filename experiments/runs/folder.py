@@ -5,6 +5,7 @@ metrics.csv                   a row a step, to the step that was reached
 checkpoint.pt, previous.pt    see checkpoints.py
 result.json                   once it is completed: measures on the split "test", seconds, steps, engines, largest g dt
 stopped.json, index.html      where it diverged: why, at which step, and the page of it; gone when the run goes on
+logs.json                     of --log: how each tracker knows the run, and up to which step it has the rows
 .lock                         held by the process that trains here
 """
 
@@ -33,6 +34,7 @@ from experiments.usage import UsageError
 
 __all__ = [
     "CONFIG",
+    "LOGS",
     "METRICS",
     "PAGE",
     "RESULT",
@@ -47,8 +49,8 @@ __all__ = [
 ]
 
 CONFIG, METRICS, RESULT, LOCK = "config.json", "metrics.csv", "result.json", ".lock"
-STOPPED, PAGE = "stopped.json", "index.html"
-FILES = (CONFIG, METRICS, RESULT, STOPPED, LOCK, NEWEST, PREVIOUS)
+STOPPED, PAGE, LOGS = "stopped.json", "index.html", "logs.json"
+FILES = (CONFIG, METRICS, RESULT, STOPPED, LOCK, LOGS, NEWEST, PREVIOUS)
 
 
 def load(folder: Path | str, plugins: Iterable[str] = ()) -> tuple[SequenceModel, Configuration]:

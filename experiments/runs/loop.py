@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 
 from experiments.interruption import deferred
 from experiments.runs.checkpoints import State
+from experiments.runs.logs import LoggedRecord
 from experiments.runs.record import NoRecord, Record
 from experiments.runs.stopping import StoppedError
 
@@ -68,7 +69,10 @@ class Loop(ABC):
         return {"step": self.step, "seconds": self.seconds, "best": self.best}
 
     def run(
-        self, record: Record | NoRecord | None = None, progress: Progress | None = None, evaluated: Evaluated | None = None
+        self,
+        record: Record | LoggedRecord | NoRecord | None = None,
+        progress: Progress | None = None,
+        evaluated: Evaluated | None = None,
     ) -> None:
         """Take all steps that are left. A signal ends the step that is taken and saves, then goes to the handler before."""
         record = record or NoRecord()

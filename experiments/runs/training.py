@@ -32,6 +32,7 @@ from experiments.runs.configuration import Configuration, TrainingSettings
 from experiments.runs.failures import advice, failures_explained, refuse_non_finite
 from experiments.runs.far_worse import far_worse
 from experiments.runs.folder import check_same_run, held_folder, read_configuration, read_result, refused_misfits
+from experiments.runs.logs import LoggedRecord, Logs, checked_logs, logged, send_rest
 from experiments.runs.loop import Evaluated, Loop, Progress
 from experiments.runs.optimizers import factor, learned, optimizer, threads_for
 from experiments.runs.processes import ALONE, Processes, device_for, joined
@@ -71,18 +72,26 @@ def train(
     resume: bool = True,
     progress: Progress | bool | None = None,
     evaluated: Evaluated | None = None,
+    log: Logs | None = None,
 ) -> Outcome:
     r"""Train in a folder, from where it is: from nothing, from its newest checkpoint, or not at all if it is finished.
 
     Args:    resume: False refuses a folder that holds a run; progress: called with step, loss and rate after every step, or
              True, for a bar; evaluated: with the step, and what was measured on "validation", after every evaluation. What they
-             raise ends training, and the run goes on from its newest checkpoint.
-    Raises:  UsageError for a folder that cannot be used; StoppedError for a loss or a gradient that is not finite, a solve
-             that fails, a disk or a memory that is full, files that are damaged: what was saved before is kept.
+             raise ends training, and the run goes on from its newest checkpoint; log: "tensorboard", "wandb", "mlflow", an object
+             with start(settings), scalars(step, values) and finish(status), or several of them, which get the rows of
+             metrics.csv and the measures of the test. What they raise once training has begun is printed, and ends their log.
+    Raises:  UsageError for a folder that cannot be used, and a log that cannot begin; `MissingPackageError` for one that is not
+             installed; StoppedError for a loss or a gradient that is not finite, a solve that fails, a disk or a memory that is
+             full, files that are damaged: what was saved before is kept.
     Source:  Tallec and Ollivier 2018, sec. 3.
     """
     folder, processes = Path(folder), joined(configuration.training.batch)
+    logs = checked_logs(log)
     before = _completed(configuration, folder) if resume and not processes.rank else None
+    if before is not None and logs:
+        with held_folder(folder, configuration, resume):
+            send_rest(folder, configuration, logs)
     if processes.any(before is not None):
         return before or Outcome(configuration.untrained_model(), {}, 0.0, configuration.training.steps, already=True)
     run = _begun(configuration, processes)
@@ -91,11 +100,12 @@ def train(
     about = run.threads, run.device.type, processes.size
     with (
         held_folder(folder, configuration, resume),
+        logged(folder, configuration, logs) as senders,
         Record(folder, configuration, *about) as record,
         progress_bar("train", progress is True, configuration.training.steps, "step") as show,
     ):
         told = (lambda step, loss, rate: show(step)) if progress is True else progress or None
-        return _carried_out(run, folder, record, told, evaluated, configuration)
+        return _carried_out(run, folder, LoggedRecord(record, senders), told, evaluated, configuration)
 
 
 def _begun(configuration: Configuration, processes: Processes = ALONE) -> Training:
@@ -107,7 +117,7 @@ def _begun(configuration: Configuration, processes: Processes = ALONE) -> Traini
 def _carried_out(
     run: Training,
     folder: Path,
-    record: Record | NoRecord,
+    record: LoggedRecord | NoRecord,
     progress: Progress | None = None,
     evaluated: Evaluated | None = None,
     configuration: Configuration | None = None,

@@ -429,7 +429,7 @@ def test_an_interrupted_run_says_how_to_go_on_and_that_works(tmp_path, capsys, m
     out = tmp_path / "a folder"
     with monkeypatch.context() as patch:
         interrupt = lambda step, loss, rate: signal.raise_signal(number) if step == 5 else None  # noqa: E731
-        patch.setattr(training, "train", lambda *given, resume, progress: train(*given, resume=resume, progress=interrupt))
+        patch.setattr(training, "train", lambda *given, progress, **more: train(*given, progress=interrupt, **more))
         assert main(typed(out)) == code
     lines = capsys.readouterr().err.splitlines()
     assert lines[0].startswith("Go on with: ctrnn train --task recall")
