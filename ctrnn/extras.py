@@ -34,6 +34,7 @@ BROUGHT_BY = {
     "sklearn": ("scikit-learn", "all"),
     "tensorboard": ("tensorboard", "tensorboard"),
     "wandb": ("wandb", "wandb"),
+    "xarray": ("xarray", "xarray"),
     "mlflow": ("mlflow-skinny", "mlflow"),
 }
 

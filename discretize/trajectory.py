@@ -15,6 +15,8 @@ from ctrnn import checks
 from ctrnn.extras import needed_by
 
 if TYPE_CHECKING:
+    import pandas as pd
+    import xarray as xr
     from matplotlib.figure import Figure
 
     from discretize.analysis.drawing import Curve
@@ -33,7 +35,8 @@ class Trajectory:
     calls together), "nfe_backward" (calls made again for gradients, counted as they happen), "num_steps" (attempted),
     "num_accepted_steps", "num_rejected_steps" (of the sample that took most), "num_forced_steps" (accepted at `min_step`),
     "steps_of_samples" and of these "accepted_steps_of_samples" and "rejected_steps_of_samples", "status_of_samples" (where some
-    failed and the others were kept), "smallest_step"
+    failed and the others were kept), "ends_of_samples" (with events: when a terminal one ended each, inf for none),
+    "smallest_step"
     (the smallest one taken, in units of time; None without steps), "smallest_step_at"
     (where it began), "hint" (what would have been easier, or None), "engine" ("compiled", "triton", "torch" or "steps":
     docs/speed.md) and "engine_why" (why nothing faster ran, or None). Samples in a compiled solve do not wait for one another,
@@ -68,6 +71,44 @@ class Trajectory:
 
     def __repr__(self) -> str:
         return f"Trajectory({len(self.ts)} times, hs {tuple(self.hs.shape)}, status={self.status!r}, stats={self.stats})"
+
+    def to_pandas(self, names: Sequence[str] | None = None) -> pd.DataFrame:
+        r"""A table with a row for each sample and time, the index, and a column for each unit.
+
+            >>> import discretize
+            >>> solved = discretize.integrate(lambda t, h: 0 * h, None, torch.ones(1, 2), torch.tensor([0.0, 1.0]))
+            >>> solved.to_pandas(["v", "w"]).loc[0]
+                    v    w
+            time
+            0.0   1.0  1.0
+            1.0   1.0  1.0
+
+        A sequence that ends before others of its batch has no rows beyond, nor has a sample after an event that ends it; states
+        of a sample that failed are nan. Where events were asked for, a column `event` has the number of the event in rows of
+        the states before its resets, which stand before the states at that time, and <NA> elsewhere.
+
+        Args:    names: of the units, else h[0], h[1], ...; of a state of several tensors those of the tensors, else h0, h1, ...
+        Raises:  ValueError for names that are not as many; `MissingPackageError` without pandas.
+        """
+        with needed_by("trajectory.to_pandas"):
+            from discretize.tables import frame_of  # noqa: PLC0415 - pandas
+
+            return frame_of(self, names)
+
+    def to_xarray(self, names: Sequence[str] | None = None) -> xr.Dataset:
+        r"""A data set with the variable `h`, or one for each tensor that the state was given as.
+
+        Its dimensions are time, sample and unit; where every sequence has times of its own step, sample and unit, with the
+        coordinate time (step, sample). It is nan beyond the end of a sequence, after an event that ends a sample, and of
+        samples that failed. Events have the dimension crossing: event, its number, event_sample, event_time and h_at_event, the
+        state before a reset. Attributes are the status and the numbers and words of `stats`.
+
+        Args, Raises: as `to_pandas`, of xarray.
+        """
+        with needed_by("trajectory.to_xarray"):
+            from discretize.tables import dataset_of  # noqa: PLC0415 - xarray
+
+            return dataset_of(self, names)
 
     def plot(self, panels: str | Sequence[str] = "states", *, sample: int = 0, units: Sequence[int] | None = None) -> Figure:
         """A figure of one sample, as `discretize.plot`, which draws several trajectories beside one another."""

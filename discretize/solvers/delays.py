@@ -244,7 +244,7 @@ class _DelayedSolve:
             )
         stats = (self.counts or SolverStats(max(1, len(h)))).stats(str(self.settings.method)) | {"engine_why": BY_STEPS}
         if self.events:
-            stats["status_of_samples"] = self.status
+            stats |= {"status_of_samples": self.status, "ends_of_samples": self.ends.tolist()}
         hs = torch.stack([states.get(t, h) for t in asked])
         if self.asked.dim() > 1:
             hs = torch.cat([hs[:1], self._between(self.asked[1:])])

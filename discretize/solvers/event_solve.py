@@ -128,6 +128,8 @@ class EventSolve:
 
     def _trajectory(self, status: str) -> Trajectory:
         self.stats["status_of_samples"] = self.status
+        ends = torch.where(self.over, self.direction * self.t.detach(), self.direction * math.inf)
+        self.stats["ends_of_samples"] = ends.tolist()
         known = int((self.places >= 0).all(1).int().cumprod(0).sum())
         samples = torch.arange(len(self.h), device=self.h.device)
         hs = torch.cat(self.rows)[self.places[:known].to(self.h.device), samples]
