@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from on_gpu import DEVICE, needs_triton
+from on_gpu import DEVICE, ON_GPU, needs_triton
 from own_fields import Axes, Many, Own
 from torch.testing import assert_close
 
@@ -110,6 +110,16 @@ CASES = [
 def test_programs_of_any_number_of_samples_give_the_numbers_of_the_steps(name, hidden, rows, batch, moves, monkeypatch):
     shape = Shape(rows < 16, rows, 4)
     compare(FIELDS[name](3, hidden), Euler(), shape, batch, monkeypatch, moves=moves, substeps=2)
+
+
+@pytest.mark.skipif(ON_GPU, reason="threads there cannot be watched")
+def test_a_barrier_that_is_missing_is_found_without_a_gpu(races, monkeypatch):
+    needs_triton()
+    interpreter = pytest.importorskip("triton.runtime.interpreter")
+    monkeypatch.setattr(interpreter.InterpreterBuilder, "create_barrier", lambda builder: None)
+    compare(Joined(3, 5), Euler(), Shape(True, 2, 4), 3, monkeypatch)  # one thread has the numbers right all the same
+    assert any(line.startswith("is read after it was stored: v") for line in races)
+    races.clear()
 
 
 @pytest.mark.parametrize("rows", [1, pytest.param(4, marks=pytest.mark.slow)])
