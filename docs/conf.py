@@ -25,6 +25,8 @@ trees = {
     "references project/readme project/changelog project/contributing",
     "understand/index": "understand/* time-steps noise delays timescales symbols riemannian neuroscience speed kernels judges",
     "papers": "papers/*",
+    "studies": "studies/*",
+    "derivations": "derivations/*",
 }
 
 nb_execution_mode = "off"  # the tests run the notebooks

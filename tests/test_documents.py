@@ -30,7 +30,8 @@ ROOT = Path(__file__).resolve().parents[1]
 DOORS = [page for door in ("learn", "do", "look-up", "understand") for page in sorted((ROOT / "docs" / door).glob("*.md"))]
 PAPERS = sorted((ROOT / "docs" / "papers").glob("*.md"))  # each is read by the command that it shows
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")), *DOORS, *PAPERS]
-LINKED = [*PAGES, ROOT / "CHANGELOG.md"]
+MADE = [page for folder in ("studies", "derivations") for page in sorted((ROOT / "docs" / folder).glob("*.md"))]
+LINKED = [*PAGES, ROOT / "CHANGELOG.md", *MADE]
 PACKAGES = ["ctrnn", "discretize", "derivations"]
 FIGURES = sorted((ROOT / "docs" / "figures").glob("*.svg"))
 PART_FILES = ("ctrnn.fields.candidates", "ctrnn.fields.rates", "ctrnn.fields.decays")
@@ -180,11 +181,11 @@ def test_the_page_on_training_lists_what_can_be_typed():
 
 def test_every_task_and_every_study_that_was_run_has_a_row():
     assert not [name for name in TASKS.own if not has_row(text_of("tasks.md"), name)], "a row in docs/tasks.md is missing"
-    places = dict(re.findall(r"<!-- study: ([\w-]+) -->\n(.*?)<!-- end -->", text_of("studies.md"), re.DOTALL))
-    assert set(places) == set(STUDIES.own), "docs/studies.md has a heading and two markers for each study"
-    told = [name for name, found in places.items() if found.strip()]
+    told = [file.parent.name for file in (ROOT / "docs" / "tables").glob("*/report.json")]
     assert len(told) >= 10
-    assert not [name for name in told if not has_row(text_of("studies.md"), name)], "a row in *In short* of docs/studies.md"
+    assert not [name for name in told if f"(studies/{name}.md) | " not in text_of("studies.md")], (
+        "python -m experiments.studies.docs_page"
+    )
 
 
 def public(package, kind, modules):

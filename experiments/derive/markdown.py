@@ -1,65 +1,72 @@
-r"""The ledger as the tables of docs/derivations.md; `python -m experiments.derive.markdown` writes them, and its digests."""
+r"""The ledger as pages of the docs, a page a text, and its digests.
+
+    python -m experiments.derive.markdown       docs/derivations/TEXT.md, the table of texts in docs/derivations.md, the digests
+
+Decides every claim, writes the files that are no longer what it finds, and names them.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 
-from ctrnn.storage.files import write_atomically
 from derivations import ledger
 from derivations.claim import Claim
 from derivations.contents import DIGESTS, digest
-from derivations.prover.verdict import REINTERPRETED
+from derivations.prover.verdict import FAILS, REINTERPRETED
 from experiments.derive.run import as_json
-from experiments.derive.table import summary
+from experiments.derive.table import TITLES, summary
 from experiments.reports.marked import fill
+from experiments.reports.pages import write_pages
+from experiments.reports.spreads import markdown
+from experiments.reports.templates import ENVIRONMENT
 
-__all__ = ["PAGE", "digested", "filled", "tables"]
+__all__ = ["MAIN", "PAGE", "digested", "file_of", "indexed", "paper", "papers"]
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "derivations.md"
+MAIN = {  # what a text is about, in one of its claims, with which its page begins
+    "tallec-ollivier-2018": "sec. 1, quasi-invariance",
+    "tallec-ollivier-2018-summary": "linear rescaling, required",
+    "huth-2020-lecture-slides": "recap, vanishing",
+    "ohno-kumagai-2021": "eq. 21",
+    "ollivier-2013-riemannian-metrics-ii": "sec. 1.2.1, same trajectory",
+    "this project": "result 1, sigmoid gate",
+}
+CORRECTED = [("What does not hold as printed", FAILS), ("What holds after reinterpretation", REINTERPRETED)]
 
 
-def tables(claims: Sequence[Claim]) -> str:
-    """Write a heading and a table for each source; below its table, what does not hold as printed."""
-    parts = [summary(claims)]
-    for source, found in groupby(claims, key=lambda claim: claim.source):
-        listed = list(found)
-        parts += [f"### {source}", _table(listed), *map(_wrong, (claim for claim in listed if claim.correction is not None))]
-    return "\n\n".join(parts)
+def file_of(source: str) -> Path:
+    """Return the page of a text."""
+    return PAGE.parent / "derivations" / f"{source.replace(' ', '-')}.md"
 
 
-def filled(page: str, claims: Sequence[Claim]) -> str:
-    """Put the claims between the markers of the page."""
-    return fill(page, "ledger", {"claims": f"\n{tables(claims)}\n"})
-
-
-def _table(claims: Sequence[Claim]) -> str:
-    lines = ["| where | claim | for | verdict |", "|---|---|---|---|"]
-    for claim in claims:
-        remark = "" if claim.correction else _remark(claim)  # what is wrong has its remark below the table
-        cells = (claim.label, claim.words + remark, ", ".join(claim.provided), claim.verdict)
-        lines.append("| " + " | ".join(map(_escaped, cells)) + " |")
-    return "\n".join(lines)
-
-
-def _wrong(claim: Claim) -> str:
-    right, says = (claim.correction or "").partition(" | ")[0], "Read as" if claim.verdict == REINTERPRETED else "Right is"
-    right = _escaped(right + _remark(claim))
-    return (
-        f"- **{_escaped(claim.label)}** {_escaped(claim.words)} Not so at {_escaped(', '.join(claim.numbers))}. *{says}:* {right}"
+def paper(source: str, claims: Sequence[Claim]) -> str:
+    """Write the page of a text: what it is about, the count, what is wrong or to be read otherwise, and a table of all claims."""
+    lines = [(claim.label, claim.words + _remark(claim), ", ".join(claim.provided), claim.verdict) for claim in claims]
+    return ENVIRONMENT.get_template("derive/paper.md.jinja").render(
+        title=TITLES.get(source, source),
+        main=_main(source, claims),
+        summary=summary(claims),
+        corrected=CORRECTED,
+        found={verdict: [claim for claim in claims if claim.verdict == verdict] for _, verdict in CORRECTED},
+        table=_table(["where", "claim", "for", "verdict"], lines),
     )
 
 
-def _remark(claim: Claim) -> str:
-    """The remark as sentences behind others."""
-    return f" ({claim.remark})" if claim.remark else ""
+def papers(claims: Sequence[Claim]) -> dict[Path, str]:
+    """Write the page of each text."""
+    return {file_of(source): paper(source, list(found)) for source, found in groupby(claims, key=lambda claim: claim.source)}
 
 
-def _escaped(text: str) -> str:
-    return re.sub(r"([|*_<>\[\]])", r"\\\1", text)
+def indexed(page: str, claims: Sequence[Claim]) -> str:
+    """Put the count and a line for each text between the markers of the page."""
+    lines = [_line(source, list(found)) for source, found in groupby(claims, key=lambda claim: claim.source)]
+    head = ["text", "what it is about", "which", "claims", "wrong as printed", "to be read otherwise"]
+    return fill(page, "ledger", {"claims": f"\n{summary(claims)}\n\n{markdown(head, lines)}\n"})
 
 
 def digested(claims: Sequence[Claim]) -> str:
@@ -70,7 +77,44 @@ def digested(claims: Sequence[Claim]) -> str:
     return json.dumps(found, indent=0, ensure_ascii=False) + "\n"
 
 
+def _main(source: str, claims: Iterable[Claim]) -> Claim | None:
+    return next((claim for claim in claims if claim.label == MAIN.get(source)), None)
+
+
+def _line(source: str, claims: Sequence[Claim]) -> list[str]:
+    """The line of a text; its anchor is that of the section that it once had in the page."""
+    count, main, page = Counter(claim.verdict for claim in claims), _main(source, claims), file_of(source)
+    link = f'<a id="{page.stem}"></a>[{_escaped(TITLES.get(source, source))}]({page.parent.name}/{page.name})'
+    about = [_escaped(main.words), main.verdict] if main else ["", ""]
+    return [link, *about, str(len(claims)), str(count[FAILS] or ""), str(count[REINTERPRETED] or "")]
+
+
+def _table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    # Not by `spreads.markdown`, which escapes the bars that `_escaped` has escaped.
+    return "\n".join(f"| {' | '.join(line)} |" for line in (head, ["---"] * len(head), *([*map(_escaped, one)] for one in lines)))
+
+
+def _right(claim: Claim) -> str:
+    """What is right, or how to read what is printed; nothing of a claim that holds as it is."""
+    if claim.correction is None:
+        return ""
+    says = "Read as" if claim.verdict == REINTERPRETED else "Right is"
+    return f"*{says}:* {_escaped(claim.correction.partition(' | ')[0])}"
+
+
+def _remark(claim: Claim) -> str:
+    """The remark behind a claim in a table; what is wrong has its remark above."""
+    return f" ({claim.remark})" if claim.remark and claim.correction is None else ""
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"([|*_<>\[\]])", r"\\\1", text)
+
+
+ENVIRONMENT.filters |= {"escaped": _escaped, "right": _right}
+
+
 if __name__ == "__main__":
     decided = ledger(workers=2)
-    write_atomically(PAGE, filled(PAGE.read_text(encoding="utf-8"), decided))
-    write_atomically(DIGESTS, digested(decided))
+    pages = {**papers(decided), PAGE: indexed(PAGE.read_text(encoding="utf-8"), decided), DIGESTS: digested(decided)}
+    write_pages(pages)

@@ -11,19 +11,10 @@ from itertools import groupby
 
 from derivations.claim import Claim
 from derivations.report import WORDS, Report
-from experiments.derive.table import summary
+from experiments.derive.table import TITLES, summary
 from experiments.reports import report
 
 __all__ = ["page", "page_of_report"]
-
-TITLES = {
-    "tallec-ollivier-2018": "Tallec and Ollivier 2018, Can recurrent neural networks warp time?",
-    "tallec-ollivier-2018-summary": "A summary of Tallec and Ollivier 2018",
-    "huth-2020-lecture-slides": "Huth 2020, Long short-term memory networks II (slides)",
-    "ohno-kumagai-2021": "Ohno and Kumagai 2021",
-    "ollivier-2013-riemannian-metrics-ii": "Ollivier 2013, Riemannian metrics for neural networks II",
-    "this project": "Results of this project",
-}
 
 
 def page_of_report(found: Report, command: str) -> str:

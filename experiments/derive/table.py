@@ -10,7 +10,16 @@ from derivations.claim import Claim
 from derivations.prover.verdict import REINTERPRETED, UNDECIDED
 from derivations.report import WORDS
 
-__all__ = ["lines", "summary"]
+__all__ = ["TITLES", "lines", "summary"]
+
+TITLES = {
+    "tallec-ollivier-2018": "Tallec and Ollivier 2018, Can recurrent neural networks warp time?",
+    "tallec-ollivier-2018-summary": "A summary of Tallec and Ollivier 2018",
+    "huth-2020-lecture-slides": "Huth 2020, Long short-term memory networks II (slides)",
+    "ohno-kumagai-2021": "Ohno and Kumagai 2021",
+    "ollivier-2013-riemannian-metrics-ii": "Ollivier 2013, Riemannian metrics for neural networks II",
+    "this project": "Results of this project",
+}
 
 
 def lines(claims: Iterable[Claim], width: int) -> Iterator[str]:

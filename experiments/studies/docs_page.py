@@ -1,50 +1,90 @@
-"""Put what studies found into a page, between their markers.
+"""Write the pages of studies, docs/studies/NAME.md, and the table of them in docs/studies.md, from the records in docs/tables.
 
     ctrnn study run unwarped --scale small --out DIR
-    python -m experiments.studies.docs_page DIR ...
+    python -m experiments.studies.docs_page DIR ...     records what the studies in these folders found, and draws their figures
+    python -m experiments.studies.docs_page             all pages anew, from what is recorded and what the studies say
 
-A study stands between <!-- study: NAME --> and <!-- end -->; its figures are files in figures/ beside the page.
+A page is written only if it changes. What is said by hand of a study, its title, what was found in short and what else was looked
+at, is in docs/tables/NAME/words.txt, see `found`.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
-from ctrnn.storage.files import write_atomically
+from experiments.files import write_json
 from experiments.reports.marked import fill
+from experiments.reports.pages import write_pages
+from experiments.reports.spreads import markdown
+from experiments.studies.found import REPORT, Found, read_words
+from experiments.studies.registry import OWN, study_named
 from experiments.studies.report import Report, report_of
+from experiments.studies.study import Study
 from experiments.usage import UsageError
 
-__all__ = ["section"]
+__all__ = ["DOCS", "indexed", "page", "pages", "record"]
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "studies.md"
-
-
-def section(found: Report) -> str:
-    """Write what was asked, claimed and found, in Markdown."""
-    return found.markdown(lambda name: f"figures/{_file(found, name)}")
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
-def _file(found: Report, name: str) -> str:
-    return f"{found.study.name}-{name}.svg"
+def record(report: Report, docs: Path = DOCS) -> None:
+    """Keep what a report says, and its figures."""
+    name = report.study.name
+    (docs / "figures").mkdir(exist_ok=True)
+    (docs / "tables" / name).mkdir(parents=True, exist_ok=True)
+    write_json(docs / "tables" / name / REPORT, report.found.to_json())
+    write_pages({docs / "figures" / _file(name, figure): report.svg(figure) for figure in report.figures})
 
 
-def main(folders: tyro.conf.Positional[tuple[Path, ...]], page: Annotated[Path, tyro.conf.arg(metavar="FILE")] = PAGE) -> None:
-    """Put what the studies in these folders found into a page."""
-    found = [report_of(folder) for folder in folders]
+def page(study: Study, docs: Path = DOCS) -> str:
+    """Write the page of a study from its record."""
+    folder = docs / "tables" / study.name
+    words, found = read_words(folder), Found.read(folder)
+    kept = [f"[{name}](../tables/{study.name}/{name})" for name in ("runs.csv", "rows.csv") if (folder / name).exists()]
+    text = found.markdown(study, lambda figure: f"../figures/{_file(study.name, figure)}", words, " and ".join(kept))
+    return f"# {words.title}\n\n{text}\n"
+
+
+def pages(docs: Path = DOCS) -> dict[Path, str]:
+    """Write the page of each study that has a record, and the page of all of them."""
+    studies = [study_named(name) for name in OWN if (docs / "tables" / name / REPORT).exists()]
+    index = docs / "studies.md"
+    written = {docs / "studies" / f"{study.name}.md": page(study, docs) for study in studies}
+    return {**written, index: indexed(index.read_text(encoding="utf-8"), studies, docs)}
+
+
+def indexed(text: str, studies: Sequence[Study], docs: Path = DOCS) -> str:
+    """Put a line for each study between the markers of the page of all. Raises: ValueError if it has none."""
+    return fill(text, "studies", {"found": markdown(["study", "question", "verdict"], [_line(study, docs) for study in studies])})
+
+
+def _line(study: Study, docs: Path) -> list[str]:
+    """The line of a study; its anchor is that of the section that it once had in the page."""
+    folder = docs / "tables" / study.name
+    title = read_words(folder).title
+    anchor = title.lower().replace(" ", "-")
+    return [f'<a id="{anchor}"></a>[{title}](studies/{study.name}.md)', study.question, Found.read(folder).heading.lower()]
+
+
+def _file(study: str, figure: str) -> str:
+    return f"{study}-{figure}.svg"
+
+
+def main(
+    folders: tyro.conf.Positional[tuple[Path, ...]] = (), docs: Annotated[Path, tyro.conf.arg(metavar="DIR")] = DOCS
+) -> None:
+    """Record what the studies in these folders found, and write the pages that this changes."""
     try:
-        text = fill(page.read_text(encoding="utf-8"), "study", {one.study.name: section(one) for one in found})
-    except ValueError as error:  # it has no place for one of them
-        raise UsageError(f"{page}: {error}") from None
-    (page.parent / "figures").mkdir(exist_ok=True)
-    for one in found:
-        for name in one.figures:
-            write_atomically(page.parent / "figures" / _file(one, name), one.svg(name))
-    write_atomically(page, text)
+        for report in [report_of(folder) for folder in folders]:
+            record(report, docs)
+        write_pages(pages(docs))
+    except (ValueError, FileNotFoundError) as error:  # a page without markers
+        raise UsageError(f"{docs}: {error}") from None
 
 
 if __name__ == "__main__":

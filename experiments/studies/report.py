@@ -13,12 +13,13 @@ from matplotlib.figure import Figure
 from experiments.reports.spreads import NotEnoughError
 from experiments.reports.svg import inline_svg, with_colours
 from experiments.studies.folder import PROCESSOR_SECONDS, records_in
+from experiments.studies.found import Found
 from experiments.studies.registry import study_named
 from experiments.studies.results import Results
 from experiments.studies.specs import FilledTable
 from experiments.studies.study import SMOKE, Study
 from experiments.studies.tables import ABOUT_TABLES, read_tables
-from experiments.studies.verdicts import NoVerdict, Verdict
+from experiments.studies.verdicts import NoVerdict, Verdict, partial_words
 
 __all__ = ["Report", "report_of"]
 
@@ -61,23 +62,36 @@ class Report:
     @property
     def sentence(self) -> str:
         """Say what was found, or what is missing; a part of the runs is always named as one."""
-        partial = len(self.results.records) < len(self.asked["runs"])
-        return f"{self.verdict.sentence} This is from {self.runs}." if partial else self.verdict.sentence
+        return f"{self.verdict.sentence}{partial_words(self.runs) if self.partial else ''}"
+
+    @property
+    def partial(self) -> bool:
+        """Tell whether there are fewer runs than were asked for."""
+        return len(self.results.records) < len(self.asked["runs"])
 
     def markdown(self, place: Callable[[str], str]) -> str:
         """Write what was asked, claimed and found; `place` says where the picture of a figure is."""
-        captions = {name: self.study.figures[name].caption for name in self.figures}
-        parts = [
-            self.study.markdown(),
-            f"**{self.word}.** {self.sentence}",
-            *(f"![{caption}]({place(name)})" for name, caption in captions.items()),
-            self.tables,
-        ]
-        if self.study.resolutions:
-            parts.append("Where the paper is silent or contradicts itself, this was taken:")
-            parts.append("\n".join(f"- {words}" for words in self.study.resolutions))
-        parts.append(f"`{self.commands}`: {self.runs}, {self.cost}. Machine: {self.machine}. Versions: {self.versions}.")
-        return "\n\n".join(part for part in parts if part)
+        return self.found.markdown(self.study, place)
+
+    @property
+    def found(self) -> Found:
+        """Return what this says without its runs, to be kept."""
+        verdict = self.verdict if isinstance(self.verdict, Verdict) else Verdict([], summary=self.verdict.sentence)
+        return Found(
+            heading=self.word,
+            parts=[(part.begun, part.answer, part.numbers) for part in verdict.parts],
+            summary=verdict.summary.strip(),
+            another=verdict.another,
+            runs=self.runs,
+            partial=self.partial,
+            figures=[*self.figures],
+            tables=self.filled,
+            diverged=self.results.diverged,
+            commands=self.commands,
+            cost=self.cost,
+            machine=self.machine,
+            versions=self.versions,
+        )
 
     def svg(self, name: str) -> str:
         """Draw a figure as a file of its own."""

@@ -27,7 +27,7 @@ from experiments.reports.spreads import NotEnoughError, Spread, difference, numb
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Answer", "Compared", "NoVerdict", "Part", "Verdict", "compared", "need_intervals"]
+__all__ = ["Answer", "Compared", "NoVerdict", "Part", "Verdict", "compared", "need_intervals", "partial_words"]
 
 Answer = Literal["yes", "no", "undecided"]
 Word = Literal["reproduced", "partly", "not reproduced", "undecided"]
@@ -108,11 +108,18 @@ class Part:
             return self.holds.answer
         return "undecided" if self.holds is None else "yes" if self.holds else "no"
 
+    @property
+    def numbers(self) -> str:
+        """Write the evidence, and the difference where one answers."""
+        return "; ".join(filter(None, (self.evidence, f"difference {self.holds}" if isinstance(self.holds, Compared) else "")))
+
+    @property
+    def begun(self) -> str:
+        """Write the claim as a sentence begins."""
+        return self.claim[0].upper() + self.claim[1:] if self.claim[:2].isalpha() else self.claim  # never r = 2
+
     def __str__(self) -> str:
-        claim = self.claim[0].upper() + self.claim[1:] if self.claim[:2].isalpha() else self.claim  # never r = 2
-        compared = f"difference {self.holds}" if isinstance(self.holds, Compared) else ""
-        evidence = "; ".join(filter(None, (self.evidence, compared)))
-        return f"{claim}: {self.answer}{f' ({evidence})' if evidence else ''}."
+        return f"{self.begun}: {self.answer}{f' ({self.numbers})' if self.numbers else ''}."
 
 
 def compared(
@@ -131,6 +138,11 @@ def need_intervals(parts: Iterable[Part]) -> None:
     measured = [part.holds.measured for part in parts if isinstance(part.holds, Compared)]
     if not all(math.isfinite(one.low) for one in measured):
         raise NotEnoughError("an interval needs two seeds of each")
+
+
+def partial_words(runs: str) -> str:
+    """Say behind a verdict that a part of the runs is one."""
+    return f" This is from {runs}."
 
 
 @dataclass(frozen=True)

@@ -85,8 +85,8 @@ def wrong(claims):
 def test_decisions_are_as_recorded_and_in_the_docs(source):
     claims = short(source)
     assert not wrong(claims)
-    _, _, table = markdown.tables(claims).partition(f"### {source}")
-    assert table.strip() in markdown.PAGE.read_text(), "run python -m experiments.derive.markdown"
+    assert markdown.paper(source, claims) == markdown.file_of(source).read_text(), "run python -m experiments.derive.markdown"
+    assert any(claim.label == markdown.MAIN[source] for claim in claims)
     assert json.loads(markdown.digested(claims))[source] == digests()[source], "run python -m experiments.derive.markdown"
 
 
@@ -179,7 +179,8 @@ def test_no_certificate_shows_the_statement_of_any_neighbouring_claim(claims):
 @pytest.mark.slow
 def test_the_tables_of_the_docs_are_what_sympy_finds(claims):
     page = markdown.PAGE.read_text()
-    assert page == markdown.filled(page, claims), "run python -m experiments.derive.markdown"
+    assert page == markdown.indexed(page, claims), "run python -m experiments.derive.markdown"
+    assert {path: path.read_text() for path in (markdown.PAGE.parent / "derivations").glob("*.md")} == markdown.papers(claims)
     assert json.loads(markdown.digested(claims)) == digests(), "run python -m experiments.derive.markdown"
 
 

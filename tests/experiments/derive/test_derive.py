@@ -19,6 +19,7 @@ from derivations.prover.verdict import UNDECIDED
 from experiments import __main__
 from experiments.derive import latex, markdown, page, run, table
 from experiments.reports import marked
+from experiments.reports.pages import write_pages
 
 ROOT = Path(__file__).resolve().parents[3]
 x = Symbol("x", real=True)
@@ -144,11 +145,18 @@ def test_the_latex_document_escapes_words(claims):
     assert all(ord(letter) < 128 for letter in text)
 
 
-def test_the_tables_of_the_docs_name_every_claim_and_every_error(claims):
-    text = markdown.tables(claims)
+def test_the_pages_of_texts_name_every_claim_and_every_error(claims, tmp_path):
+    papers = markdown.papers(claims)
+    assert [path.name for path in papers] == [
+        f"{source.replace(' ', '-')}.md" for source in dict.fromkeys(c.source for c in claims)
+    ]
+    text = "".join(papers.values())
     for claim in claims:
         assert f"| {claim.label}".replace("_", r"\_") in text
-    assert re.search(r"\*\*result 1, a\\_b\*\* .* Not so at x = .*\. \*Right is:\* Three\.", text)
+    assert re.search(r"\*\*result 1, a\\_b\*\* .*\n\n  Not so at x = .*\.\n\n  \*Right is:\* Three\.\n", text)
+    pages = {tmp_path / path.name: page for path, page in papers.items()}
+    assert write_pages(pages) == [*pages]
+    assert write_pages(pages) == []
 
 
 def test_text_goes_between_the_markers_and_nowhere_else(claims):

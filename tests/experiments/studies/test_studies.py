@@ -24,13 +24,12 @@ from hypothesis import strategies as st
 
 from experiments.reports.bands import LOOKS, bands
 from experiments.reports.machine import cores
-from experiments.reports.marked import fill
 from experiments.reports.spreads import NotEnoughError, Spread, markdown, number, spread
 from experiments.runs.configuration import configuration
 from experiments.runs.pool import End
 from experiments.studies import docs_page
-from experiments.studies.docs_page import section
 from experiments.studies.folder import claimed, configuration_of, described, keep, kept, opened, place_of
+from experiments.studies.found import Found, short_paragraphs
 from experiments.studies.html_page import write
 from experiments.studies.listing import LISTED, listed, listing
 from experiments.studies.registry import OWN, STUDIES, loaded, study_named
@@ -38,7 +37,6 @@ from experiments.studies.report import report_of
 from experiments.studies.results import Results, groups, spreads, where
 from experiments.studies.runner import run
 from experiments.studies.study import DATA, SCALES, Measured, Run
-from experiments.studies.verdicts import Part, Verdict
 from experiments.usage import UsageError
 
 TESTS, ROOT = Path(__file__).resolve().parents[2], Path(__file__).resolve().parents[3]
@@ -367,33 +365,79 @@ def test_another_experiment_than_the_printed_one_leaves_the_claim_undecided_and_
     assert written(done).startswith("Partly reproduced. Some of it <is>.\n")
 
 
-def test_the_docs_get_a_study_between_its_markers_and_nothing_else_changes(done):
-    text = section(report_of(done, Fake()))
-    assert "> It is < always." in text
-    assert "**Partly reproduced.** Some of it <is>." in text
-    assert "![The means.](figures/fake-means.svg)" in text
-    page = "before\n<!-- study: other -->\nold\n<!-- end -->\n<!-- study: fake -->\nold\n<!-- end -->\nafter\n"
-    assert fill(page, "study", {"fake": text}) == page.replace("fake -->\nold\n", f"fake -->\n{text}\n")
-    with pytest.raises(ValueError, match="no place for 'another'"):
-        fill(page, "study", {"another": text})
-    shown = report_of(done, Fake())._repr_markdown_()  # as a notebook shows it, the figures inside
+def test_a_page_begins_with_claim_verdict_and_figure_and_ends_with_tables_and_machine(done):
+    report = report_of(done, Fake())
+    text = report.markdown(lambda name: f"figures/{name}.svg")
+    order = [
+        "> It is < always.",
+        "**Partly reproduced.** Some of it <is>.",
+        "![The means.](figures/means.svg)",
+        "- Nothing | was open.",
+    ]
+    places = [text.index(words) for words in (*order, "| run | loss |", "`typed (1, 1)`: all 6 runs", "Machine: ")]
+    assert places == sorted(places)
+    shown = report._repr_markdown_()  # as a notebook shows it, the figures inside
     (figure,) = re.findall(r"!\[The means.\]\(data:image/svg\+xml;base64,(\S+)\)", shown)
-    assert base64.b64decode(figure).decode() == report_of(done, Fake()).svg("means")
-    assert shown.replace(f"data:image/svg+xml;base64,{figure}", "figures/fake-means.svg") == text
+    assert base64.b64decode(figure).decode() == report.svg("means")
+    assert shown.replace(f"data:image/svg+xml;base64,{figure}", "figures/means.svg") == text
 
 
-def test_a_page_without_a_place_for_the_study_is_told_in_words_and_left_alone(done, tmp_path, monkeypatch):
+def test_what_is_recorded_of_a_report_says_the_same_without_its_runs(done, tmp_path):
+    report = report_of(done, Fake())
+    for missing in (0, 2):
+        for key in KEYS[:missing]:
+            (place_of(done, key) / "rows.json").unlink()
+        report = report_of(done, Fake())
+        docs_page.record(report, tmp_path)
+        found = Found.read(tmp_path / "tables" / "fake")
+        assert (found.heading, found.sentence) == (report.word, report.sentence)
+        assert found.markdown(Fake(), str) == report.markdown(str)
+    assert "This is from 4 of 6 runs." in found.markdown(Fake(), str)
+
+
+def test_the_command_writes_the_pages_that_change_and_no_others(done, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(docs_page, "report_of", lambda folder: report_of(folder, Fake()))
-    page = tmp_path / "page.md"
-    page.write_text("before\n")
-    with pytest.raises(UsageError, match=r"page\.md: the page has no place for 'fake'"):
-        docs_page.main((done,), page)
-    assert [file.name for file in tmp_path.iterdir() if file != done] == ["page.md"]
-    assert page.read_text() == "before\n"
-    page.write_text("before\n<!-- study: fake -->\n<!-- end -->\n")
-    docs_page.main((done,), page)
-    assert "**Partly reproduced.** Some of it <is>." in page.read_text()
-    assert (tmp_path / "figures" / "fake-means.svg").is_file()
+    monkeypatch.setattr(docs_page, "study_named", lambda name: Fake())
+    monkeypatch.setattr(docs_page, "OWN", ["fake"])
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "studies.md").write_text("before\n")
+    with pytest.raises(UsageError, match="the page has no place for 'found'"):
+        docs_page.main((done,), docs)
+    (docs / "studies.md").write_text("before\n<!-- studies: found -->\n<!-- end -->\nafter\n")
+    docs_page.main((), docs)
+    page, figure = docs / "studies" / "fake.md", docs / "figures" / "fake-means.svg"
+    assert page.read_text().startswith("# Fake\n\n*Is 1 < 2?*\n")
+    assert "![The means.](../figures/fake-means.svg)" in page.read_text()
+    assert (
+        '\n| <a id="fake"></a>[Fake](studies/fake.md) | Is 1 < 2? | partly reproduced |\n<!-- end -->'
+        in (docs / "studies.md").read_text()
+    )
+    (docs / "tables" / "fake" / "words.txt").write_text("# Of chance\n\nIn short.\n\nAnd more.\n\n## Beside it\n\nNothing.\n")
+    before, _ = figure.stat().st_mtime_ns, capsys.readouterr()
+    docs_page.main((done,), docs)
+    assert capsys.readouterr().out.split() == [str(page), str(docs / "studies.md")]
+    assert figure.stat().st_mtime_ns == before
+    assert page.read_text().startswith("# Of chance\n")
+    order = [
+        "**Partly reproduced.** In short.",
+        "![The",
+        "And more.",
+        "Some of it <is>.",
+        "## Beside it\n\nNothing.",
+        "## What was taken",
+    ]
+    assert (places := [page.read_text().index(words) for words in order]) == sorted(places)
+
+
+@pytest.mark.parametrize(
+    ("text", "counts"),
+    [("One. Two words", [3]), (f"{'a ' * 8}b. C d.", [9, 2]), (f"{'a ' * 5}b; {'c ' * 8}d. E.", [6, 10]), ("", [0])],
+)
+def test_a_text_is_split_where_its_sentences_end(text, counts):
+    parts = short_paragraphs(text, 10)
+    assert " ".join(parts) == text
+    assert [len(part.split()) for part in parts] == counts
 
 
 @pytest.mark.parametrize("key", ["", "a/b", "..", "A", "a b", ".a"])
@@ -509,7 +553,6 @@ def test_a_study_says_what_it_asks_and_has_its_place_in_the_docs(name):
     study = study_named(name)
     assert study.name == name
     assert all([study.question.endswith("?"), study.claim, study.source, study.resolutions])
-    assert f"<!-- study: {name} -->" in (ROOT / "docs" / "studies.md").read_text()
     assert set(study.minutes) == set(SCALES)
     assert min(study.minutes.values()) > 0
 
@@ -618,22 +661,37 @@ def test_the_example_of_contributing_is_a_study_that_runs(tmp_path):
     assert study.verdict(Results(better)).word == "reproduced"
 
 
-STUDIES_MD = (ROOT / "docs" / "studies.md").read_text(encoding="utf-8")
-SECTIONS = dict(re.findall(r"<!-- study: (\S+) -->\n(.*?)<!-- end -->", STUDIES_MD, re.DOTALL))  # some are not run yet
+RECORDS = {
+    file.parent.name: Found.read(file.parent) for file in (ROOT / "docs" / "tables").glob("*/report.json")
+}  # some are not run yet
 
 
-@pytest.mark.parametrize("name", [name for name, words in SECTIONS.items() if words.strip()])
+@pytest.mark.parametrize("name", RECORDS)
 def test_the_verdict_in_the_docs_is_the_word_that_its_parts_give(name):
-    words = SECTIONS[name]
-    (heading, sentence), *_ = re.findall(r"^\*\*(.+?)\.\*\* (.+)$", words, re.MULTILINE)
-    another = study_named(name).another.get("small", "")
-    assert sentence.startswith(f"{another} What was found in it: " if another else "")
-    holds = {"yes": True, "no": False, "undecided": None}
-    parts = [Part("a", holds[answer]) for answer in re.findall(r": (yes|no|undecided)(?: \(|\.)", sentence)]
-    if parts:  # else a summary stands there
-        assert Verdict(parts, another=another).heading == heading
-    for figure in re.findall(r"\]\(figures/([^)]+)\)", words):
-        assert f">{html.escape(sentence)}</desc>" in (ROOT / "docs" / "figures" / figure).read_text(encoding="utf-8"), figure
+    found, study = RECORDS[name], study_named(name)
+    assert found.another in ("", *study.another.values())
+    if found.parts:  # else a summary stands there
+        assert found.verdict.heading == found.heading
+    for figure in found.figures:
+        drawn = (ROOT / "docs" / "figures" / f"{name}-{figure}.svg").read_text(encoding="utf-8")
+        assert f">{html.escape(found.sentence)}</desc>" in drawn, figure
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_the_page_of_a_study_is_what_its_record_says(name):
+    page = docs_page.page(study_named(name))
+    assert page == (ROOT / "docs" / "studies" / f"{name}.md").read_text(encoding="utf-8"), (
+        "run python -m experiments.studies.docs_page"
+    )
+
+
+def test_the_page_of_all_studies_has_a_line_for_each():
+    text = (ROOT / "docs" / "studies.md").read_text(encoding="utf-8")
+    assert text == docs_page.indexed(text, [study_named(name) for name in OWN if name in RECORDS]), (
+        "run python -m experiments.studies.docs_page"
+    )
+    assert {file.stem for file in (ROOT / "docs" / "studies").glob("*.md")} == set(RECORDS)
+    assert set(RECORDS) <= set(OWN)
 
 
 # All of them -----------------------------------------------------------------------------------------------------------------
@@ -650,7 +708,9 @@ def test_the_smoke_scale_runs_to_a_page_without_a_verdict(name, tmp_path):
     assert len(found.results.records) == len(study.runs("smoke"))
     page = (tmp_path / "index.html").read_text()
     assert "Nothing was trained to decide this." in page
-    assert "eproduced" not in found.markdown(str).partition("this was taken")[0]  # what is taken may say what counts as that
+    assert "eproduced" not in found.markdown(str).replace(
+        "\n".join(f"- {words}" for words in study.resolutions), ""
+    )  # which may say what counts as that
     assert "This is from" not in page
 
 

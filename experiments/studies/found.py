@@ -1,0 +1,106 @@
+r"""What the runs of a study gave, kept in a file, so that its page is made again without the runs.
+
+    Report.found  <->  docs/tables/NAME/report.json        and beside it, by hand:  words.txt
+
+`words.txt` is Markdown: a title, what was found in short, of which the first paragraph stands above the figure, and perhaps
+sections of what else was looked at. Its links are those of a page in docs/studies.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from ctrnn.storage.files import read_file
+from experiments.files import MOST_JSON
+from experiments.studies.specs import FilledTable
+from experiments.studies.verdicts import Part, Verdict, partial_words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from experiments.studies.study import Study
+
+__all__ = ["REPORT", "WORDS", "Found", "Words", "read_words", "short_paragraphs"]
+
+REPORT, WORDS = "report.json", "words.txt"
+ANSWERS: dict[str, bool | None] = {"yes": True, "no": False, "undecided": None}
+LONGEST = 100  # words of a paragraph, unless a sentence alone has more
+
+
+class Words(NamedTuple):
+    """What somebody wrote of a study: a title, what was found in short, and sections."""
+
+    title: str
+    short: Sequence[str] = ()
+    more: str = ""
+
+
+@dataclass(frozen=True)
+class Found:
+    """Holds verdict, tables and how they were made. `parts`: (claim, answer, evidence); `summary`: in place of the parts."""
+
+    heading: str
+    parts: Sequence[tuple[str, str, str]]
+    summary: str
+    another: str
+    runs: str
+    partial: bool
+    figures: Sequence[str]
+    tables: Sequence[FilledTable]
+    diverged: Mapping[str, int]
+    commands: str
+    cost: str
+    machine: str
+    versions: str
+
+    @property
+    def verdict(self) -> Verdict:
+        parts = [Part(claim, ANSWERS[answer], evidence) for claim, answer, evidence in self.parts]
+        return Verdict(parts, summary=self.summary, another=self.another)
+
+    @property
+    def sentence(self) -> str:
+        """Write what `Report.sentence` wrote."""
+        return f"{self.verdict.sentence}{partial_words(self.runs) if self.partial else ''}"
+
+    def markdown(self, study: Study, place: Callable[[str], str], words: Words | None = None, records: str = "") -> str:
+        """Write question, claim, verdict and a figure, and below them all the rest; `place` says where a figure's picture is."""
+        from experiments.reports.templates import ENVIRONMENT  # noqa: PLC0415
+
+        ENVIRONMENT.filters["short_paragraphs"] = short_paragraphs
+        template = ENVIRONMENT.get_template("studies/found.md.jinja")
+        return template.render(found=self, study=study, place=place, words=words or Words(""), records=records).strip()
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "tables": [table._asdict() for table in self.tables]}
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        found = json.loads(read_file(folder / REPORT, MOST_JSON))
+        return cls(**{**found, "tables": [FilledTable(**table) for table in found["tables"]]})
+
+
+def read_words(folder: Path) -> Words:
+    """Read what somebody wrote; where nobody did, the title is the name of the folder."""
+    if not (folder / WORDS).exists():
+        return Words(folder.name.replace("-", " ").capitalize())
+    text, mark, more = read_file(folder / WORDS, MOST_JSON).decode().partition("\n## ")
+    title, *short = [part.strip() for part in text.strip().split("\n\n")]
+    return Words(title.removeprefix("# "), short, f"{mark}{more}".strip())
+
+
+def short_paragraphs(text: str, most: int = LONGEST) -> list[str]:
+    """Split a text into paragraphs of about so many words, at the ends of sentences, and in long ones behind a semicolon."""
+    parts: list[list[str]] = []
+    for sentence in re.split(r"(?<=[.?!;])\s+(?=[A-Z“(])|(?<=;)\s+", text.strip()):
+        words = sentence.split()
+        if parts and len(parts[-1]) + len(words) <= most:
+            parts[-1] += words
+        else:
+            parts.append(words)
+    return [" ".join(words) for words in parts]
