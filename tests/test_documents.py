@@ -238,3 +238,33 @@ def test_pages_name_no_package_host_and_tests_that_are_there():
     named = re.findall(r"`(tests/[^`]*)`", (ROOT / "docs" / "promises.md").read_text())
     assert len(named) >= 15
     assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+def paragraphs(text):
+    """(line, words) of every paragraph, item of a list and cell of a table: what a reader takes in without a pause."""
+    head = len(text[: text.index("\n---\n", 3)].splitlines()) + 1 if text.startswith("---\n") else 0
+    body = FENCE.sub(lambda fence: "\n" * fence[0].count("\n"), "\n".join(text.splitlines()[head:]) + "\n")
+    number, block = head, []
+    for line in [*body.splitlines(), ""]:
+        number += 1
+        bare = line.lstrip("> ")
+        row = bare.startswith("|")
+        if block and (not bare or row or re.match(r"[-*] |\d+\. |#", bare)):
+            yield block[0], len(" ".join(block[1:]).split())
+            block = []
+        if row:
+            yield from ((number, len(cell.split())) for cell in bare.split(" | "))
+        elif bare and not (line.startswith("    ") and not block):
+            block = [*(block or [number]), re.sub(r"\]\([^)]*\)", "", re.sub(r"^([-*]|\d+\.|#+) ", "", bare))]
+
+
+@pytest.mark.parametrize("page", [*LINKED, *sorted((ROOT / "docs" / "papers").glob("*.md"))], ids=lambda page: page.name)
+def test_no_paragraph_has_more_than_120_words(page):
+    long = [f"{page.relative_to(ROOT)}:{line} has {words}" for line, words in paragraphs(page.read_text()) if words > 120]
+    assert not long, "split them, or say less"
+
+
+def test_the_reader_of_paragraphs_sees_where_one_ends():
+    code = "```\nx x x x x x x\n```\n"
+    text = f"---\nt: a b c d\n---\n\n# One two\n\na b\nc [d e](f) g\n\n{code}- h i\n  j\n- k\n\n    code\n\n| l | m n |\n> o p\n"
+    assert [*paragraphs(text)] == [(5, 2), (7, 6), (13, 3), (15, 1), (19, 2), (19, 3), (20, 2)]

@@ -17,7 +17,6 @@ from typing import Annotated
 
 import tyro
 
-from experiments.files import write_json
 from experiments.reports.marked import fill
 from experiments.reports.pages import write_pages
 from experiments.reports.spreads import markdown
@@ -35,10 +34,8 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 def record(report: Report, docs: Path = DOCS) -> None:
     """Keep what a report says, and its figures."""
     name = report.study.name
-    (docs / "figures").mkdir(exist_ok=True)
-    (docs / "tables" / name).mkdir(parents=True, exist_ok=True)
-    write_json(docs / "tables" / name / REPORT, report.found.to_json())
-    write_pages({docs / "figures" / _file(name, figure): report.svg(figure) for figure in report.figures})
+    drawn = {docs / "figures" / _file(name, figure): report.svg(figure) for figure in report.figures}
+    write_pages({docs / "tables" / name / REPORT: report.found.text(), **drawn})
 
 
 def page(study: Study, docs: Path = DOCS) -> str:

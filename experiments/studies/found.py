@@ -72,12 +72,13 @@ class Found:
         """Write question, claim, verdict and a figure, and below them all the rest; `place` says where a figure's picture is."""
         from experiments.reports.templates import ENVIRONMENT  # noqa: PLC0415
 
-        ENVIRONMENT.filters["short_paragraphs"] = short_paragraphs
+        ENVIRONMENT.filters |= {"short_paragraphs": short_paragraphs, "paragraphs": _paragraphs}
         template = ENVIRONMENT.get_template("studies/found.md.jinja")
         return template.render(found=self, study=study, place=place, words=words or Words(""), records=records).strip()
 
-    def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "tables": [table._asdict() for table in self.tables]}
+    def text(self) -> str:
+        """Write it as JSON, a row of a table a line, so that what has changed can be seen."""
+        return _json({**asdict(self), "tables": [table._asdict() for table in self.tables]}) + "\n"
 
     @classmethod
     def read(cls, folder: Path) -> Self:
@@ -97,10 +98,33 @@ def read_words(folder: Path) -> Words:
 def short_paragraphs(text: str, most: int = LONGEST) -> list[str]:
     """Split a text into paragraphs of about so many words, at the ends of sentences, and in long ones behind a semicolon."""
     parts: list[list[str]] = []
-    for sentence in re.split(r"(?<=[.?!;])\s+(?=[A-Z“(])|(?<=;)\s+", text.strip()):
-        words = sentence.split()
+    whole = ""
+    for piece in re.split(r"(?<=[.?!;])\s+(?=[A-Z“(])|(?<=;)\s+", text.strip()):
+        whole = f"{whole} {piece}".strip()
+        if whole.count("(") > whole.count(")"):  # the piece ends within parentheses
+            continue
+        words, whole = whole.split(), ""
         if parts and len(parts[-1]) + len(words) <= most:
             parts[-1] += words
         else:
             parts.append(words)
+    if whole:
+        parts.append(whole.split())
     return [" ".join(words) for words in parts]
+
+
+def _paragraphs(text: str, begin: str) -> str:
+    """Split a text, each paragraph but the first on a line of its own that begins so."""
+    return f"\n{begin}".join(short_paragraphs(text))
+
+
+def _json(value: Any, indent: str = "\n") -> str:
+    within, ended = isinstance(value, Mapping), f"{indent} "
+    if within:
+        parts = [f"{json.dumps(key)}: {_json(part, ended)}" for key, part in value.items()]
+    elif isinstance(value, list | tuple) and not all(isinstance(part, str) for part in value):
+        parts = [_json(part, ended) for part in value]
+    else:
+        return json.dumps(value, ensure_ascii=False)
+    first, last = "{}" if within else "[]"
+    return f"{first}{ended}{f',{ended}'.join(parts)}{indent}{last}" if parts else first + last

@@ -13,7 +13,7 @@ from pathlib import Path
 import pandas as pd
 
 import discretize
-from ctrnn.storage.files import write_atomically
+from experiments.reports.pages import write_pages
 from experiments.reports.spreads import Spread, number
 from experiments.reports.templates import ENVIRONMENT
 from experiments.studies.claims.time_steps import measures
@@ -141,7 +141,7 @@ def main(folder: Path | None = None) -> None:
         asked, records = records_in(folder)
         TABLES.mkdir(parents=True, exist_ok=True)
         write_tables(TABLES, asked, records, DIGITS)
-    write_atomically(PAGE, text(report_of(TABLES)))
+    write_pages({PAGE: text(report_of(TABLES))})
 
 
 if __name__ == "__main__":
