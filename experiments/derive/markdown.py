@@ -65,7 +65,7 @@ def papers(claims: Sequence[Claim]) -> dict[Path, str]:
 def indexed(page: str, claims: Sequence[Claim]) -> str:
     """Put the count and a line for each text between the markers of the page."""
     lines = [_line(source, list(found)) for source, found in groupby(claims, key=lambda claim: claim.source)]
-    head = ["text", "what it is about", "which", "claims", "wrong as printed", "to be read otherwise"]
+    head = ["text", "what it is about", "verdict on that", "claims", "wrong as printed", "to be read otherwise"]
     return fill(page, "ledger", {"claims": f"\n{summary(claims)}\n\n{markdown(head, lines)}\n"})
 
 
