@@ -83,7 +83,8 @@ class Found:
     @classmethod
     def read(cls, folder: Path) -> Self:
         found = json.loads(read_file(folder / REPORT, MOST_JSON))
-        return cls(**{**found, "tables": [FilledTable(**table) for table in found["tables"]]})
+        tables = [FilledTable(**table) for table in found["tables"]]
+        return cls(**{**found, "tables": tables, "parts": [tuple(part) for part in found["parts"]]})
 
 
 def read_words(folder: Path) -> Words:
