@@ -79,6 +79,16 @@ def site(tmp_path_factory):
 
 
 @pytest.mark.slow
+def test_no_paragraph_of_the_site_has_more_than_120_words(site):
+    long = []
+    for page in site.rglob("*.html"):
+        for paragraph in re.findall(r"<p[ >].*?</p>", page.read_text(encoding="utf-8"), re.DOTALL):
+            words = re.sub(r"<math.*?</math>|<[^>]*>", "", paragraph, flags=re.DOTALL).split()
+            long += [f"{page.relative_to(site)}: {' '.join(words[:6])}"] * (len(words) > 120)
+    assert not long
+
+
+@pytest.mark.slow
 def test_every_link_and_anchor_of_the_site_leads_somewhere_and_nothing_is_loaded_from_elsewhere(site):
     pages = {page: Links(page) for page in site.rglob("*.html")}
     astray, foreign = [], []

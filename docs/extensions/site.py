@@ -23,6 +23,7 @@ from sphinx.util.nodes import make_refnode
 from sphinx.writers.html5 import HTML5Translator
 
 from experiments.__main__ import COMMANDS, main
+from experiments.reports.pages import short_paragraphs
 from experiments.studies.command import COMMANDS as STUDIES
 
 __all__ = ["setup"]
@@ -190,16 +191,16 @@ def docstring_nodes(text: str, package: str, names: list[str]) -> list[nodes.Nod
         if head == "code":
             made.append(nodes.literal_block(words, words, language="pycon" if words.startswith(">>>") else "text"))
         elif not head:
-            made.append(nodes.paragraph("", "", *inline(words, package)))
+            made += prose(words, package)
         elif head == "Example":
             sections += entry([nodes.Text(head)], nodes.literal_block(words, words, language="python"))
         else:
             items = reading.listed(words, names) if head in ("Args", "Attributes") else [("", words)]
-            inner: list[nodes.Node] = [nodes.paragraph("", "", *inline(said, package)) for key, said in items if not key]
+            inner: list[nodes.Node] = [part for key, said in items if not key for part in prose(said, package)]
             pairs = [(key, said) for key, said in items if key]
             if pairs:
                 terms = nodes.definition_list()
-                terms += [entry([nodes.literal("", key)], nodes.paragraph("", "", *inline(said, package))) for key, said in pairs]
+                terms += [entry([nodes.literal("", key)], *prose(said, package)) for key, said in pairs]
                 inner.append(terms)
             sections += entry([nodes.Text(head)], *inner)
     return [*made, sections] if len(sections) else made
@@ -207,6 +208,11 @@ def docstring_nodes(text: str, package: str, names: list[str]) -> list[nodes.Nod
 
 def entry(term: list[nodes.Node], *body: nodes.Node) -> nodes.definition_list_item:
     return nodes.definition_list_item("", nodes.term("", "", *term), nodes.definition("", *body))
+
+
+def prose(text: str, package: str) -> list[nodes.Node]:
+    """Make paragraphs of at most 120 words, but for a sentence that alone has more."""
+    return [nodes.paragraph("", "", *inline(part, package)) for part in short_paragraphs(text, 120)]
 
 
 def inline(text: str, package: str) -> list[nodes.Node]:

@@ -9,7 +9,6 @@ sections of what else was looked at. Its links are those of a page in docs/studi
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from ctrnn.storage.files import read_file
 from experiments.files import MOST_JSON
+from experiments.reports.pages import short_paragraphs
 from experiments.studies.specs import FilledTable
 from experiments.studies.verdicts import Part, Verdict, partial_words
 
@@ -25,11 +25,10 @@ if TYPE_CHECKING:
 
     from experiments.studies.study import Study
 
-__all__ = ["REPORT", "WORDS", "Found", "Words", "read_words", "short_paragraphs"]
+__all__ = ["REPORT", "WORDS", "Found", "Words", "read_words"]
 
 REPORT, WORDS = "report.json", "words.txt"
 ANSWERS: dict[str, bool | None] = {"yes": True, "no": False, "undecided": None}
-LONGEST = 100  # words of a paragraph, unless a sentence alone has more
 
 
 class Words(NamedTuple):
@@ -94,24 +93,6 @@ def read_words(folder: Path) -> Words:
     text, mark, more = read_file(folder / WORDS, MOST_JSON).decode().partition("\n## ")
     title, *short = [part.strip() for part in text.strip().split("\n\n")]
     return Words(title.removeprefix("# "), short, f"{mark}{more}".strip())
-
-
-def short_paragraphs(text: str, most: int = LONGEST) -> list[str]:
-    """Split a text into paragraphs of about so many words, at the ends of sentences, and in long ones behind a semicolon."""
-    parts: list[list[str]] = []
-    whole = ""
-    for piece in re.split(r"(?<=[.?!;])\s+(?=[A-Z“(])|(?<=;)\s+", text.strip()):
-        whole = f"{whole} {piece}".strip()
-        if whole.count("(") > whole.count(")"):  # the piece ends within parentheses
-            continue
-        words, whole = whole.split(), ""
-        if parts and len(parts[-1]) + len(words) <= most:
-            parts[-1] += words
-        else:
-            parts.append(words)
-    if whole:
-        parts.append(whole.split())
-    return [" ".join(words) for words in parts]
 
 
 def _paragraphs(text: str, begin: str) -> str:

@@ -24,12 +24,13 @@ from hypothesis import strategies as st
 
 from experiments.reports.bands import LOOKS, bands
 from experiments.reports.machine import cores
+from experiments.reports.pages import short_paragraphs
 from experiments.reports.spreads import NotEnoughError, Spread, markdown, number, spread
 from experiments.runs.configuration import configuration
 from experiments.runs.pool import End
 from experiments.studies import docs_page
 from experiments.studies.folder import claimed, configuration_of, described, keep, kept, opened, place_of
-from experiments.studies.found import Found, short_paragraphs
+from experiments.studies.found import Found
 from experiments.studies.html_page import write
 from experiments.studies.listing import LISTED, listed, listing
 from experiments.studies.registry import OWN, STUDIES, loaded, study_named
@@ -432,7 +433,13 @@ def test_the_command_writes_the_pages_that_change_and_no_others(done, tmp_path, 
 
 @pytest.mark.parametrize(
     ("text", "counts"),
-    [("One. Two words", [3]), (f"{'a ' * 8}b. C d.", [9, 2]), (f"{'a ' * 5}b; {'c ' * 8}d. E.", [6, 10]), ("", [0])],
+    [
+        ("One. Two words", [3]),
+        (f"{'a ' * 8}b. C d.", [9, 2]),
+        (f"{'a ' * 5}b; {'c ' * 8}d. E.", [6, 10]),
+        (f"(a; {'b ' * 9}c). D `e; f. G`.", [11, 4]),
+        ("", [0]),
+    ],
 )
 def test_a_text_is_split_where_its_sentences_end(text, counts):
     parts = short_paragraphs(text, 10)
