@@ -10,6 +10,7 @@ at, is in docs/tables/NAME/words.txt, see `found`.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -61,11 +62,12 @@ def indexed(text: str, studies: Sequence[Study], docs: Path = DOCS) -> str:
 
 
 def _line(study: Study, docs: Path) -> list[str]:
-    """The line of a study; its anchor is that of the section that it once had in the page."""
+    """The line of a study, found by its name and by its title: sections of the page once had these anchors."""
     folder = docs / "tables" / study.name
     title = read_words(folder).title
-    anchor = title.lower().replace(" ", "-")
-    return [f'<a id="{anchor}"></a>[{title}](studies/{study.name}.md)', study.question, Found.read(folder).heading.lower()]
+    anchors = dict.fromkeys((study.name, re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")))
+    found = "".join(f'<a id="{anchor}"></a>' for anchor in anchors)
+    return [f"{found}[{title}](studies/{study.name}.md)", study.question, Found.read(folder).heading.lower()]
 
 
 def _file(study: str, figure: str) -> str:
