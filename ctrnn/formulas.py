@@ -28,7 +28,8 @@ __all__ = ["SEVERAL", "Formula", "Published", "Weight", "aligned", "formula_of",
 
 # A number, a derivative, or a name: its letter, index, superscript and primes, and the bracket that makes it a function.
 TOKEN = re.compile(
-    r"(?P<number>\d+(?:\.\d+)?(?:e[+-]?\d+)?)|d(?P<of>[A-Za-z]\w*(?:\^\w+)?)/dt|(?P<name>[A-Za-z]\w*(?:\^[A-Za-z]\w*)?'*)(?P<call>\()?"
+    r"(?P<number>\d+(?:\.\d+)?(?:e[+-]?\d+)?)|d(?P<of>[A-Za-z]\w*(?:\^\w+)?)/dt|(?P<name>[A-Za-z]\w*(?:\^[A-Za-z]\w*)?'*)(?P<call>\()?",
+    re.ASCII,
 )
 LETTER = re.compile(r"(alpha|beta|gamma|epsilon|rho|sigma|[A-Za-z])(\w*)(?:\^(\w+))?('*)")
 COMPUTES = {"flow", "project", "preactivation", "function", "forward", "leak"}

@@ -1,4 +1,4 @@
-r"""Reads formulas in LaTeX by the rules of grammar.lark.
+r"""Reads formulas in LaTeX by the rules of derivations/grammar.lark.
 
     chain    = sum (relation sum)*                              = := \le \ge < > \approx
 
@@ -7,17 +7,14 @@ What can be taken for two things is refused, with the place, and not guessed.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-from lark import Lark, UnexpectedInput
-from lark import Token as Word
-from lark.lexer import Lexer
 from sympy import Expr, evaluate
 
+from derivations.grammar import Misplaced, Word, parse
 from derivations.papers.letters import Letter
 from derivations.papers.names import Cursor
 from derivations.papers.reading import CONSTANTS, FUNCTIONS, Reader
@@ -77,48 +74,19 @@ class Chain:
         return self.texts[0] + "".join(f" {sign} {text}" for sign, text in zip(self.relations, self.texts[1:], strict=True))
 
 
-class _Given(Lexer):
-    """Hands words on that are made already."""
-
-    def __init__(self, _: object) -> None: ...
-
-    def lex(self, data: Any, _: Any = None) -> Iterator[Word]:
-        yield from data
-
-
-@cache
-def _parser() -> Lark:
-    rules = Path(__file__).with_name("grammar.lark").read_text(encoding="utf-8")
-    return Lark(rules, parser="lalr", lexer=_Given, start="chain", maybe_placeholders=True)
-
-
 def _tree(found: Sequence[Token], letters: Mapping[str, Letter], functions: Mapping[str, Any]) -> Any:
     """Parse a formula. Raises: Unread at the first word that cannot stand there, with what is known of why."""
-    made = words(found, letters, functions)
     try:
-        return _parser().parse(made)
-    except UnexpectedInput as error:
-        word: Any = getattr(error, "token", None)
-        ends = word is None or word.type == "$END"
-        closing = _unclosed(made if ends else made[: next(k for k, other in enumerate(made) if other is word)])
-        if ends:
-            last = found[-1]
+        return parse(words(found, letters, functions), "chain")
+    except Misplaced as error:
+        word, last, missing = error.word, found[-1], error.missing
+        if word is None:
             place = Token("end", "", last.line, last.column + len(last.text))
-            raise Unread(place, f"{closing} is missing at the end" if closing else "a value is missing at the end") from None
-        reason = f"{closing} is missing before it" if closing and word.type == "REL" else ""
-        reason = reason or error.match_examples(lambda text: _parser().parse(_example(text)), REASONS, use_accepts=True) or ""
-        raise Unread(Token("", "", word.line, word.column), f"{word} is not read here{': ' * bool(reason)}{reason}") from None
-
-
-def _unclosed(made: Sequence[Word]) -> str:
-    """Return the bracket that is wanting to close the last one that is open, if one is."""
-    closing, opened = {"LPAR": ")", "LSQB": "]", "LBRACE": "}", "LBAR": "|"}, list[str]()
-    for word in made:
-        if word.type in closing:
-            opened.append(closing[word.type])
-        elif opened and word.type in ("RPAR", "RSQB", "RBRACE", "RBAR"):
-            opened.pop()
-    return opened[-1] if opened else ""
+            raise Unread(place, f"{missing or 'a value'} is missing at the end") from None
+        said = f"{missing} is missing before it" if missing and word.type == "REL" else ""
+        reason = said if missing != "a value" and said else error.as_in(REASONS, _example) or said
+        reason = missing if error.error is None else f"{word} is not read here{': ' * bool(reason)}{reason}"
+        raise Unread(Token("", "", word.line or 1, word.column or 1), reason) from None
 
 
 @cache

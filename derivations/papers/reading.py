@@ -1,15 +1,13 @@
-r"""Makes SymPy's expressions of the rules of grammar.lark, left as they are written: h/h is not 1 here."""
+r"""Makes SymPy's expressions of formulas in LaTeX, left as they are written: h/h is not 1 here."""
 
 from __future__ import annotations
 
 import cmath
 import math
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn
 
-from lark import Token as Word
 from lark import Tree
-from lark.visitors import Interpreter
 from sympy import (  # fmt: skip
     Abs,
     Add,
@@ -41,14 +39,13 @@ from sympy import (  # fmt: skip
 )
 from sympy.core.function import AppliedUndef
 
+from derivations.grammar import Node, Values, Word
 from derivations.papers.letters import Letter, logit
 from derivations.papers.meaning import differentiated
 from derivations.papers.tokens import Token, Unread
 from derivations.twins.written import ELEMENTWISE
 
 __all__ = ["CONSTANTS", "FUNCTIONS", "Order", "Reader"]
-
-Node: TypeAlias = Any  # a lark.Tree, whose parts are trees and words
 
 FUNCTIONS: dict[str, Callable[[Expr], Expr]] = {
     **{name: ELEMENTWISE[name] for name in ("tanh", "exp", "log", "sin", "cos")},
@@ -60,7 +57,7 @@ CONSTANTS = {"e": E, "pi": pi}
 Order = Function("O")
 
 
-class Reader(Interpreter[Word, Any]):
+class Reader(Values):
     """Makes an expression of each rule; `bound` are the letters of integrals, sums and limits, by name."""
 
     def __init__(self, letters: Mapping[str, Letter], functions: Mapping[str, Any], defined: Container[str]) -> None:
@@ -69,8 +66,8 @@ class Reader(Interpreter[Word, Any]):
         self.objection = self.sizes = ""
 
     def fail(self, place: Word | Node, reason: str, add: str = "") -> NoReturn:
-        word = place if isinstance(place, Word) else next(_words_of(place))
-        raise Unread(Token("", "", word.line or 1, word.column or 1), reason, add=add)
+        place = getattr(place, "meta", place)
+        raise Unread(Token("", "", getattr(place, "line", 1), getattr(place, "column", 1)), reason, add=add)
 
     def infinity(self, _: Node) -> Expr:
         return oo
@@ -78,15 +75,11 @@ class Reader(Interpreter[Word, Any]):
     def minus_infinity(self, _: Node) -> Expr:
         return -oo
 
-    def sum(self, tree: Node) -> Expr:
-        terms, sign = list[Expr](), ""
-        for part in tree.children:
-            if isinstance(part, Word):
-                sign = part.type
-            elif part is not None:
-                value = self.visit(part)
-                terms.append(_negative(value) if sign == "MINUS" else value)
-        return Add(*terms) if len(terms) > 1 else terms[0]
+    def added(self, terms: Sequence[Expr]) -> Expr:
+        return Add(*terms)
+
+    def negative(self, value: Expr) -> Expr:
+        return -oo if value == oo else _times(Integer(-1), value)
 
     def term(self, tree: Node) -> Expr:
         return self._product([part for part in tree.children if part is not None])
@@ -102,7 +95,7 @@ class Reader(Interpreter[Word, Any]):
                 sign = str(part)
                 self.sizes = self.sizes or ("one unit" if sign in (r"\odot", r"\circ") else "")
                 continue
-            if part.data == "bracket" and k and not isinstance(parts[k - 1], Word):
+            if part.data in ("round", "square") and k and not isinstance(parts[k - 1], Word):
                 self._check_no_argument(parts[k - 1], part)
             factors.append(self.visit(part))
             if sign == r"\circ" and any(isinstance(f, AppliedUndef) for f in factors[-2:]):
@@ -114,8 +107,8 @@ class Reader(Interpreter[Word, Any]):
 
     def _check_no_argument(self, before: Node, bracket: Node) -> None:
         """Refuse a bracket that may be an argument: h^2(t), and a(t) where a is a letter and t one that functions are of."""
-        opening, *inside, _ = _words_of(bracket)
-        if len(inside) == 1 and inside[0].isdigit() and opening == "(":
+        inside = list(_words_of(bracket))
+        if len(inside) == 1 and inside[0].isdigit() and bracket.data == "round":
             self.fail(bracket, "is this number a factor, or that of the equation? write \\cdot, or \\tag")
         base = before.children[0] if before.data == "raised" else before
         if before.data == "raised" and isinstance(base, Tree) and base.data in ("value", "primed") and base.children[1] is None:
@@ -134,33 +127,18 @@ class Reader(Interpreter[Word, Any]):
     def raised(self, tree: Node) -> Expr:
         base, sign, above = tree.children
         value, exponent = self.visit(base), self.visit(above)
-        inside = above.children[1] if len(above.children) == 3 else None
-        if value != E and inside is not None and _is_bracket(inside):
+        if value != E and above.data == "braced" and _is_bracket(above.children[0]):
             self.fail(sign, "an index in brackets is no power; write an index below, and a power without brackets")
         return self._power(value, exponent, sign)
 
-    def exponent(self, tree: Node) -> Expr:
-        if len(tree.children) == 3:
-            return self.visit(tree.children[1])
-        return self._alone(tree.children[0])
-
-    argument = exponent
-
-    def _alone(self, word: Any) -> Expr:
-        if word.type == "NUMBER":
-            if len(word) > 1:
-                self.fail(word, "braces are missing: LaTeX takes the first digit only")
-            return Rational(str(word))
-        return self.letter(Tree("letter", [word])) if word.type == "LETTER" else self.value(Tree("value", [word, None]))
-
-    def bracket(self, tree: Node) -> Expr:
-        return self.visit(tree.children[1])
+    def digit(self, tree: Node) -> Expr:
+        (word,) = tree.children
+        if len(word) > 1:
+            self.fail(word, "braces are missing: LaTeX takes the first digit only")
+        return Rational(str(word))
 
     def between(self, tree: Node) -> Expr:
-        return Abs(self.visit(tree.children[1]))
-
-    def framed(self, tree: Node) -> Expr:
-        return self.visit(tree.children[2])
+        return Abs(self.visit(tree.children[0]))
 
     def one(self, _: Node) -> Expr:
         self.sizes = "one unit"
@@ -171,31 +149,31 @@ class Reader(Interpreter[Word, Any]):
         return self.visit(tree.children[0])
 
     def order_of(self, tree: Node) -> Expr:
-        return Order(self.visit(tree.children[2]))
+        return Order(self.visit(tree.children[0]))
 
     def call(self, tree: Node) -> Expr:
         """Read a function of what follows."""
-        word, caret, above, *rest = tree.children
+        word, _, above, of = tree.children
         name = str(word)
         function = self.functions[name] if name in self.functions else FUNCTIONS[name]
-        power = self.visit(above) if caret is not None else None
+        power = self.visit(above) if above is not None else None
         self.sizes = "one unit" if name == "diag" and name not in self.functions else self.sizes
         if power == -1 and function is ELEMENTWISE["sigma"]:
             function, power = logit, None
         if power is not None and not (power.is_Integer and power > 1):
             self.fail(word, f"an exponent of {name} is a whole number above 1; an inverse function has its own name")
-        value = self.visit(next(part for part in rest if isinstance(part, Tree)))
+        value = self.visit(of)
         if function in (exp, sinh, cosh):
             self._check_size(value, word)
         value = function(value)
         return value if power is None else Pow(value, power)
 
     def root(self, tree: Node) -> Expr:
-        return sqrt(self.visit(tree.children[1]))
+        return sqrt(self.visit(tree.children[0]))
 
     def fraction(self, tree: Node) -> Expr:
-        sign, above, below = tree.children
-        return self._over(self.visit(above), self.visit(below), sign)
+        above, below = tree.children
+        return self._over(self.visit(above), self.visit(below), tree)
 
     def letter(self, tree: Node) -> Expr:
         (word,) = tree.children
@@ -254,55 +232,39 @@ class Reader(Interpreter[Word, Any]):
         """Return whether a bracket behind a function can only be its argument: a number, or what the function is one of."""
         if self.letters[name].arguments or e.is_Number or isinstance(e, Symbol):
             return True
-        found = list(_words_of(written))
-        if any(
-            a.type in ("VALUE", "SLOPE") and (b is None or b.type != "LPAR")
-            for a, b in zip(found, [*found[1:], None], strict=True)
-        ):
+        if any(tree.data in ("value", "primed") and tree.children[-1] is None for tree in written.iter_subtrees()):
             return False
-        letters = {str(word) for word in found if word.type == "LETTER"}
+        letters = {str(word) for word in _words_of(written) if word.type == "LETTER"}
         return any(u in self.bound or u == name or u.startswith(f"{name}_") for u in letters)
 
     def quotient(self, tree: Node) -> Expr:
         """Read dh/dt, and dh/dt (t)."""
-        sign, order, (target, by, *rest) = *self._differential(tree), [p for p in tree.children if _is_part(p)]
+        sign, order, target, by, place = tree.children
         value, variables = self.visit(target), self.visit(by)
-        written = [part for part in rest if part.data != "order"]
-        if written and (len(variables) > 1 or self.visit(written[0]) != variables[0][0]):
-            self.fail(written[0], "is this the derivative at a place, or a product? write h'(0), or \\cdot")
+        if place is not None and (len(variables) > 1 or self.visit(place) != variables[0][0]):
+            self.fail(place, "is this the derivative at a place, or a product? write h'(0), or \\cdot")
         return self._derivative(value, variables, order, sign)
 
     def slope_of(self, tree: Node) -> Expr:
         """Read d/dt of what follows."""
-        sign, order, (by, target) = *self._differential(tree), [p for p in tree.children if _is_part(p)]
+        sign, order, by, target = tree.children
         variables = self.visit(by)
         return self._derivative(self.visit(target), variables, order, sign)
 
-    def _differential(self, tree: Node) -> tuple[Any, int]:
-        sign = next(part for part in tree.children if isinstance(part, Word) and part.type in ("DIFF", "PARTIAL"))
-        order = next((part for part in tree.children if isinstance(part, Tree) and part.data == "order"), None)
-        return sign, 1 if order is None else self.visit(order)
-
     def by(self, tree: Node) -> list[tuple[Expr, int]]:
-        found = list[tuple[Expr, int]]()
-        for part in tree.children:
-            if isinstance(part, Tree) and part.data == "variable":
-                word: Any = part.children[0]
-                found.append((self.value(part) if word.type == "VALUE" else self.letter(Tree("letter", [word])), 1))
-            elif isinstance(part, Tree):
-                found[-1] = (found[-1][0], self.visit(part))
-        return found
-
-    partly = by
+        parts = tree.children
+        return [
+            (self.visit(v), 1 if order is None else self.visit(order)) for v, order in zip(parts[1::3], parts[2::3], strict=True)
+        ]
 
     def order(self, tree: Node) -> int:
         order = self.visit(tree.children[1])
         return int(order) if order.is_Integer and 0 < order < 10 else self.fail(tree, "an order is a whole number")
 
-    def _derivative(self, target: Expr, variables: Sequence[tuple[Expr, int]], order: int, sign: Word) -> Expr:
+    def _derivative(self, target: Expr, variables: Sequence[tuple[Expr, int]], order: Node | None, sign: Word) -> Expr:
         if isinstance(target, NumberSymbol):
             self.fail(sign, f"{str(target).lower()} is a number here; declare it to be a letter, or a function")
-        if sum(n for _, n in variables) != order:
+        if sum(n for _, n in variables) != (1 if order is None else self.visit(order)):
             self.fail(sign, "the orders above and below the line differ")
         self._check_derivative(target, [v for v, _ in variables], sign)
         return differentiated(target, *variables)
@@ -328,39 +290,26 @@ class Reader(Interpreter[Word, Any]):
             self.objection = f"line {sign.line}, column {sign.column}: {reason}"
 
     def integral(self, tree: Node) -> Expr:
-        reaches = [part for part in tree.children if isinstance(part, Tree)]
-        low, high = (self.visit(part) for part in reaches[:2])
-        word = tree.children[-1]
+        low, _, high, body, _, word = tree.children
+        limits = self.visit(low), self.visit(high)
         letter = self._bind(word, real=True)
-        outer, self.bound = self.bound, {**self.bound, str(word): letter}
-        body = self.visit(reaches[2])
-        self.bound = outer
-        return Integral(body, (letter, low, high))
+        return Integral(self._within(body, word, letter), (letter, *limits))
 
     def _bind(self, word: Any, **assumptions: bool) -> Symbol:
         if str(word) in self.bound:
             self.fail(word, f"{word} is bound twice")
         return Dummy(str(word), **assumptions)
 
-    def reach(self, tree: Node) -> Expr:
-        found = [part for part in tree.children if part is not None]
-        kinds = [part.type if isinstance(part, Word) else "" for part in found]
-        if "INFTY" in kinds:
-            return -oo if "MINUS" in kinds else oo
-        return self.visit(found[1]) if len(found) == 3 else self._alone(found[0])
-
     def series(self, tree: Node) -> Expr:
-        word, sign = tree.children[3], tree.children[4]
+        word, sign, low, _, high, body = tree.children
         if sign != "=":
             self.fail(sign, "a sum begins with a letter that is a number, \\sum_{k=1}^{n}")
-        low, high, body = (part for part in tree.children if isinstance(part, Tree))
         letter = self._bind(word, integer=True)
         return Sum(self._within(body, word, letter), (letter, self.visit(low), self.visit(high)))
 
     def limit(self, tree: Node) -> Expr:
-        word = tree.children[3]
+        word, point, body = tree.children
         declared = self.letters.get(str(word))
-        point, body = (part for part in tree.children if isinstance(part, Tree))
         at, side = self.visit(point)
         letter = self._bind(word, **(declared.assumptions if declared else {"real": True}))
         low, high = declared.ends[1:3] if declared and declared.ends else (-oo, oo)
@@ -373,7 +322,7 @@ class Reader(Interpreter[Word, Any]):
         what = found[minus]
         value = oo if isinstance(what, Word) else self.visit(what)
         side = {"PLUS": "+", "MINUS": "-"}[found[-1].type] if len(found) > minus + 1 else ""
-        return (_negative(value) if minus else value), side
+        return (self.negative(value) if minus else value), side
 
     def _within(self, body: Node, word: Any, letter: Symbol) -> Expr:
         outer, self.bound = self.bound, {**self.bound, str(word): letter}
@@ -412,23 +361,17 @@ class Reader(Interpreter[Word, Any]):
             self.fail(place, f"an exponent beyond {LARGEST} is not read")
 
 
-def _is_part(part: Any) -> bool:
-    return isinstance(part, Tree) and part.data != "order"
-
-
 def _is_bracket(tree: Any) -> bool:
     """Return whether a sum is one bracket."""
-    while isinstance(tree, Tree) and tree.data in ("sum", "term") and len([p for p in tree.children if p is not None]) == 1:
-        (tree,) = (part for part in tree.children if part is not None)
-    return isinstance(tree, Tree) and tree.data == "bracket"
+    while (
+        isinstance(tree, Tree) and tree.data in ("sum", "term") and len(parts := [p for p in tree.children if p is not None]) == 1
+    ):
+        (tree,) = parts
+    return isinstance(tree, Tree) and tree.data in ("round", "square")
 
 
 def _words_of(tree: Node) -> Iterator[Word]:
-    for part in tree.children:
-        if isinstance(part, Tree):
-            yield from _words_of(part)
-        elif part is not None:
-            yield part
+    return tree.scan_values(lambda part: part is not None)
 
 
 def _head(e: Expr) -> str:
@@ -458,7 +401,3 @@ def _times(*factors: Expr) -> Expr:
         p, q = flat[0].p * flat[1].p, flat[0].q * flat[1].q
         return _times(*([Rational(p, q)] if p != q or len(flat) == 2 else []), *flat[2:])
     return Mul(*flat, evaluate=False) if len(flat) > 1 else flat[0]
-
-
-def _negative(e: Expr) -> Expr:
-    return -oo if e == oo else _times(Integer(-1), e)

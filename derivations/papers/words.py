@@ -19,10 +19,10 @@ DOTS = {r"\dot": "'", r"\ddot": "''", r"\dddot": "'''"}
 # Signs, commands among them, that are words of the grammar as they are.
 SIGNS = {
     "+": "PLUS", "-": "MINUS", "*": "TIMES", r"\cdot": "TIMES", r"\times": "TIMES", r"\odot": "TIMES", r"\circ": "TIMES",
-    "/": "SLASH", "^": "CARET", "_": "UNDER", ",": "COMMA", "(": "LPAR", ")": "RPAR", "[": "LSQB", "]": "RSQB", "{": "LBRACE",
-    "}": "RBRACE", r"\lvert": "LBAR", r"\rvert": "RBAR", r"\frac": "FRAC", r"\dfrac": "FRAC", r"\tfrac": "FRAC", r"\sqrt": "SQRT",
-    r"\int": "INT", r"\sum": "SUM", r"\lim": "LIM", r"\to": "TO", r"\infty": "INFTY", r"\partial": "PARTIAL", r"\top": "TOP",
-    r"\boxed": "BOXED",
+    "/": "SLASH", "^": "CARET", "_": "_UNDER", ",": "_COMMA", "(": "_LPAR", ")": "_RPAR", "[": "_LSQB", "]": "_RSQB",
+    "{": "_LBRACE", "}": "_RBRACE", r"\lvert": "_LBAR", r"\rvert": "_RBAR", r"\frac": "_FRAC", r"\dfrac": "_FRAC",
+    r"\tfrac": "_FRAC", r"\sqrt": "_SQRT", r"\int": "_INT", r"\sum": "_SUM", r"\lim": "_LIM", r"\to": "_TO", r"\top": "_TOP",
+    r"\infty": "INFTY", r"\partial": "PARTIAL", r"\boxed": "_BOXED",
 }  # fmt: skip
 # What no equation has, with what it is.
 NO_EQUATION = {
@@ -35,8 +35,7 @@ COMMANDS = {
     *(rf"\{name}" for name in (*FUNCTIONS, *GREEK)), *ACCENTS, *WORDS, *DOTS, *(s for s in SIGNS if s.startswith("\\")),
     *(command for command in RELATIONS if command.startswith("\\")), r"\label", r"\tag", r"\left", r"\right",
 }  # fmt: skip
-DEEPEST = 40  # brackets within one another
-OPERANDS = {"NUMBER", "LETTER", "VALUE", "SLOPE", "RPAR", "RSQB", "RBRACE", "RBAR", "TOP", "ONE"}
+OPERANDS = {"NUMBER", "LETTER", "VALUE", "SLOPE", "_RPAR", "_RSQB", "_RBRACE", "_RBAR", "_TOP", "ONE"}
 
 
 class _Words(Cursor):
@@ -60,10 +59,10 @@ class _Words(Cursor):
             yield self._word("REL")
         elif token.text == "^" and [t.text for t in self.found[self.at + 1 : self.at + 4]] == ["{", r"\top", "}"]:
             self.at += 4
-            yield self._made("TOP", token)
+            yield self._made("_TOP", token)
         elif token.text == "^" and self.found[self.at + 1 : self.at + 2] and self.found[self.at + 1].text == r"\top":
             self.at += 2
-            yield self._made("TOP", token)
+            yield self._made("_TOP", token)
         elif token.text == "|":
             yield self._word(self._bar())
         elif token.text in (r"\mathbf", r"\boldsymbol") and self._one():
@@ -105,8 +104,6 @@ class _Words(Cursor):
     def _bracket(self, token: Token) -> None:
         if token.text in ("(", "[", "{", r"\lvert"):
             self.open.append(token.text)
-            if len(self.open) > DEEPEST:
-                self.fail(f"more than {DEEPEST} brackets within one another are not read")
         elif token.text in (")", "]", "}", r"\rvert") and self.open:
             self.open.pop()
 
@@ -115,11 +112,11 @@ class _Words(Cursor):
         ends = self.before in OPERANDS
         if self.open and self.open[-1] == "|" and ends:
             self.open.pop()
-            return "RBAR"
-        if ends and self.before != "RBAR" and self._bars() != 2:
+            return "_RBAR"
+        if ends and self.before != "_RBAR" and self._bars() != 2:
             self.fail(r"it is not certain which | opens and which closes; write \lvert and \rvert")
         self.open.append("|")
-        return "LBAR"
+        return "_LBAR"
 
     def _bars(self) -> int:
         """Count the bars of the side of the relation that is gone through."""
@@ -128,11 +125,11 @@ class _Words(Cursor):
         return sum(token.text == "|" for token in self.found[start + 1 : stop])
 
     def _number(self, token: Token) -> Iterator[Word]:
-        if self.before == "FRAC" and len(token.text) == 2 and token.text.isdigit():  # \frac12
+        if self.before == "_FRAC" and len(token.text) == 2 and token.text.isdigit():  # \frac12
             yield self._made("NUMBER", token, token.text[0])
             yield self._made("NUMBER", token, token.text[1])
             return
-        if self.before in ("FRAC", "CARET", "UNDER") and len(token.text) > 1:
+        if self.before in ("_FRAC", "CARET", "_UNDER") and len(token.text) > 1:
             self.fail("braces are missing: LaTeX takes the first digit only", token)
         yield self._made("NUMBER", token)
 
@@ -157,7 +154,7 @@ class _Words(Cursor):
             if bare != name and bare in self.letters and len(self.letters[bare].arguments) == 1:
                 kind = "SLOPE"
             elif name == "O" and self.next.text == "(":
-                kind = "ORDER"
+                kind = "_ORDER"
             elif name in ("diag", *FUNCTIONS) and self.next.text == "(":
                 kind = "FUN"
         return self._made(kind, token, name)

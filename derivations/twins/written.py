@@ -1,9 +1,7 @@
-r"""Reads equations from text into SymPy: the `formula` of a field, a published recurrence, or a step map.
+r"""Reads equations from text into SymPy, by the rules of derivations/grammar.lark: a field's `formula`, a step's `equation`.
 
-    sum      = term (("+" | "-") term)*          term    = factor (("*" | "/") factor)*       elementwise
-    factor   = power power*                      a product: matrix with column, number with anything, else elementwise
-    power    = "-" power | atom ("^" atom)?      h^3, |h|^r, W^T
-    atom     = number | name | name "(" sum, ... ")" | "(" sum ")" | "|" sum "|" | "[" sum, ... "]"     [y, z] is one column
+    W h + 2 h    g * W h    dt/2 * F(h)    beside one another: a matrix with a column, or a number with anything; * is elementwise
+    h^3    |h|^(r - 1)    W^T    tanh(h)    T(x, h)    [y, z]    a function; a weight of two columns; one column of several
 
 A line gives one or several names, "i, f = ...", by a column that is cut into equal parts, or by as many right sides. Lines may be
 in any order, and may use one another. Values are arrays of SymPy's expressions: (), (units,) or (rows, columns).
@@ -12,22 +10,27 @@ in any order, and may use one another. Values are arrays of SymPy's expressions:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
-from typing import NoReturn, TypeAlias
+from math import inf
+from operator import add, matmul, mul, truediv
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from sympy import Abs, Expr, Integer, Max, Rational, S, cos, exp, log, sin, sqrt, tanh
 
+from derivations.grammar import Misplaced, Node, Values, Word, parse
+
 __all__ = ["ELEMENTWISE", "Array", "Equations", "columns"]
 
 Array: TypeAlias = npt.NDArray[np.object_]
 Operand: TypeAlias = Array | Expr
-TOKEN = re.compile(
-    r"\s*(?:(?P<number>\d+(?:\.\d+)?(?:e[+-]?\d+)?)|(?P<name>d[A-Za-z]\w*(?:\^\w+)?/dt|[A-Za-z]\w*(?:\^[A-Za-z]\w*)?'*)(?P<call>\()?"
-    r"|(?P<sign>[-+*/^()|\[\],]))"
-)
+NAME = r"d[A-Za-z]\w*(?:\^\w+)?/dt|[A-Za-z]\w*(?:\^[A-Za-z]\w*)?'*"
+TOKEN = re.compile(rf"(?P<number>\d+(?:\.\d+)?(?:e[+-]?\d+)?)|(?P<name>{NAME})(?P<call>\()?|(?P<sign>\S)", re.ASCII)
+OPERATORS = {"+": "PLUS", "-": "MINUS", "*": "TIMES", "/": "DIVIDE"}
+SIGNS = {**OPERATORS, "^": "CARET", ",": "_COMMA", "(": "_LPAR", ")": "_RPAR", "[": "_LCOL", "]": "_RCOL", "|": "_LBAR"}
+BEGIN, END = ("NUMBER", "LETTER", "VALUE", "_LPAR", "_LCOL", "_LBAR"), ("NUMBER", "LETTER", "_TOP", "_RPAR", "_RCOL", "_RBAR")
 
 
 def _sigma(a: Expr) -> Expr:
@@ -58,7 +61,7 @@ def columns(values: Iterable[Operand]) -> Array:
     return np.array([*values], dtype=object)
 
 
-class Equations:
+class Equations(Values):
     r"""Evaluates lines of text, each of which defines names, for given values of their letters.
 
     Args:    text: the lines; known: arrays by letter; functions: further ones, by name, of arrays.
@@ -74,10 +77,10 @@ class Equations:
         self.names = list[str]()
         for line in text.splitlines():
             left, sign, right = line.partition(" = ")
-            if not sign:
-                raise ValueError(f"{line!r} is no equation: write name = expression.")
             names = left.split(", ")
-            if twice := [name for name in names if name in self._known or name in self.names]:
+            if not sign or not all(re.fullmatch(NAME, name, re.ASCII) for name in names):
+                raise ValueError(f"{line!r} is no equation: write name = expression, or name, name = expression.")
+            if twice := [name for k, name in enumerate(names) if name in self._known or name in (*self.names, *names[:k])]:
                 raise ValueError(
                     f"{twice[0]} is given twice, or is a weight, a state or an input too; call one of them otherwise."
                 )
@@ -99,145 +102,136 @@ class Equations:
         )
 
     def _values(self, names: tuple[str, ...], right: str) -> list[Operand]:
-        values = _Reader(right, self).all()
+        values: list[Operand] = self.visit(_tree(right))
         if len(values) == len(names):
             return values
         if len(values) != 1:
             raise ValueError(f"{', '.join(names)} = {right} has {len(values)} right sides for {len(names)} names.")
+        if np.ndim(values[0]) == 0 or len(values[0]) % len(names):
+            raise ValueError(f"{', '.join(names)} = {right} has a size of {np.shape(values[0])}, for {len(names)} names.")
         return np.split(values[0], len(names))
 
-    def call(self, name: str, arguments: list[Operand]) -> Operand:
+    def right(self, tree: Node) -> list[Operand]:
+        return [self.visit(part) for part in tree.children]
+
+    def term(self, tree: Node) -> Operand:
+        """Multiply what stands beside one another, from right to left, and the products elementwise, from left to right."""
+        beside, signs = [list[Operand]()], list[str]()
+        for part in tree.children:
+            if isinstance(part, Word):
+                signs.append(part.type)
+                beside.append([])
+            else:
+                beside[-1].append(self.visit(part))
+        value, *others = (reduce(lambda right, left: _beside(left, right), factors[::-1]) for factors in beside)
+        for sign, other in zip(signs, others, strict=True):
+            if sign == "DIVIDE" and np.any(other == 0):
+                raise ValueError("a division by 0.")
+            value = _fitting(truediv if sign == "DIVIDE" else mul, value, other)
+        return value
+
+    def added(self, terms: Sequence[Operand]) -> Operand:
+        return reduce(lambda a, b: _fitting(add, a, b), terms)
+
+    def negative(self, value: Operand) -> Operand:
+        return -value
+
+    def number(self, tree: Node) -> Expr:
+        """Return a whole number, or the rational number that a float is: a formula writes the numbers of its module."""
+        text = str(tree.children[0])
+        if not text.isdigit() and (float(text) == inf or (float(text) == 0 and re.search("[1-9]", text.partition("e")[0]))):
+            raise ValueError(f"{text} is beyond what a float holds.")
+        return Integer(text) if text.isdigit() else Rational(*float(text).as_integer_ratio())
+
+    digit = number
+
+    def raised(self, tree: Node) -> Operand:
+        base, _, exponent = tree.children
+        return _fitting(pow, self.visit(base), self.visit(exponent))
+
+    def between(self, tree: Node) -> Operand:
+        return np.frompyfunc(Abs, 1, 1)(self.visit(tree.children[0]))
+
+    def column(self, tree: Node) -> Array:
+        return np.concatenate([np.atleast_1d(self.visit(part)) for part in tree.children])
+
+    def transposed(self, tree: Node) -> Operand:
+        return self.visit(tree.children[0]).T
+
+    def letter(self, tree: Node) -> Operand:
+        return self[str(tree.children[0])]
+
+    def value(self, tree: Node) -> Operand:
         """Call a function, or contract a weight: W(x, a)_j = sum of W_kji x_k a_i, b(x)_j = sum of b_kj x_k."""
+        name, arguments = str(tree.children[0]), [self.visit(part) for part in tree.children[1:]]
         if name in self._functions:
             return self._functions[name](*arguments)
+        if name in ELEMENTWISE and len(arguments) == 1:
+            return np.frompyfunc(ELEMENTWISE[name], 1, 1)(*arguments)
         if name in ELEMENTWISE:
-            function = np.frompyfunc(ELEMENTWISE[name], 1, 1)
-            return function(*arguments)
+            raise ValueError(f"{name}(...) is a function of one argument, and has {len(arguments)}.")
         if name not in self._known and name not in self.names:
             raise ValueError(f"{name}(...) is no weight and no function that is known: {', '.join(ELEMENTWISE)}, norm.")
         weight = self[name]
         if np.ndim(weight) != len(arguments) + 1:
             raise ValueError(f"{name}(...) is no function that this grammar has, which are {', '.join(ELEMENTWISE)}.")
         if len(arguments) > 1:
-            weight = weight @ arguments[-1]
-        return arguments[0] @ weight
+            weight = _fitting(matmul, weight, arguments[-1])
+        return _fitting(matmul, arguments[0], weight)
 
 
-class _Reader:
-    """Reads one right side, from left to right."""
-
-    def __init__(self, text: str, equations: Equations) -> None:
-        self.text, self.place, self.equations = text, 0, equations
-        self.bars = 0
-
-    def all(self) -> list[Operand]:
-        values = self.list()
-        if self.text[self.place :].strip():
-            self.fail("an operator is missing")
-        return values
-
-    def list(self) -> list[Operand]:
-        values = [self.sum()]
-        while self.takes(","):
-            values.append(self.sum())
-        return values
-
-    def sum(self) -> Operand:
-        value = self.term()
-        while sign := self.takes("+", "-"):
-            following = self.term()
-            value = value + following if sign == "+" else value - following
-        return value
-
-    def term(self) -> Operand:
-        value = self.factor()
-        while sign := self.takes("*", "/"):
-            following = self.power()
-            if sign == "/" and self.begins_atom():
-                self.fail("several factors follow the /; write brackets about them, or * before this one")
-            value = value / following if sign == "/" else value * self.product(following)
-        return value
-
-    def factor(self) -> Operand:
-        return self.product(self.power())
-
-    def product(self, first: Operand) -> Operand:
-        factors = [first]
-        while self.begins_atom():
-            factors.append(self.power())
-        return reduce(lambda right, left: _applied(left, right), factors[::-1])
-
-    def power(self) -> Operand:
-        if self.takes("-"):
-            return -self.power()
-        value = self.atom()
-        return value ** self.atom() if self.takes("^") else value
-
-    def atom(self) -> Operand:
-        token = TOKEN.match(self.text, self.place)
-        if token is None:
-            self.fail("a value is missing")
-        self.place = token.end()
-        if token["number"]:
-            return _number(token["number"])
-        if token["call"]:
-            arguments = self.list()
-            self.expect(")")
-            return self.equations.call(token["name"], arguments)
-        if token["name"]:
-            return self.named(token["name"])
-        self.place = token.start()
-        return self.bracket()
-
-    def bracket(self) -> Operand:
-        if self.takes("("):
-            return self.closed(self.sum(), ")")
-        if self.takes("["):
-            return self.closed(np.concatenate([np.atleast_1d(part) for part in self.list()]), "]")
-        if self.takes("|"):
-            self.bars += 1
-            value = np.frompyfunc(Abs, 1, 1)(self.sum())
-            self.bars -= 1
-            return self.closed(value, "|")
-        self.fail("a value is missing")
-
-    def named(self, name: str) -> Operand:
-        matrix, power, above = name.partition("^")
-        return self.equations[matrix].T if power and above == "T" else self.equations[name]
-
-    def closed(self, value: Operand, sign: str) -> Operand:
-        self.expect(sign)
-        return value
-
-    def begins_atom(self) -> bool:
-        token = TOKEN.match(self.text, self.place)
-        return bool(
-            token
-            and (token["number"] or token["name"] or token["sign"] in ("(", "[") or (token["sign"] == "|" and not self.bars))
-        )
-
-    def takes(self, *signs: str) -> str:
-        token = TOKEN.match(self.text, self.place)
-        if token is None or token["sign"] not in signs:
-            return ""
-        self.place = token.end()
-        return str(token["sign"])
-
-    def expect(self, sign: str) -> None:
-        if not self.takes(sign):
-            self.fail(f"{sign} is missing")
-
-    def fail(self, reason: str) -> NoReturn:
-        raise ValueError(f"in {self.text!r}, before {self.text[self.place :].strip()!r}: {reason}.")
+def _beside(left: Operand, right: Operand) -> Operand:
+    return _fitting(matmul if np.ndim(left) == 2 and np.ndim(right) >= 1 else mul, left, right)
 
 
-def _applied(left: Operand, right: Operand) -> Operand:
+def _fitting(operation: Callable[[Any, Any], Operand], left: Operand, right: Operand) -> Operand:
     try:
-        return left @ right if np.ndim(left) == 2 and np.ndim(right) >= 1 else left * right
+        if operation is not matmul and {np.ndim(left), np.ndim(right)} == {1, 2}:
+            raise ValueError  # NumPy would repeat the column in the rows of the matrix
+        return operation(left, right)
     except ValueError:
-        raise ValueError(f"a product of sizes {np.shape(left)} and {np.shape(right)}, which do not fit.") from None
+        kind = {add: "sum", truediv: "quotient", pow: "power"}.get(operation, "product")
+        raise ValueError(f"a {kind} of sizes {np.shape(left)} and {np.shape(right)}, which do not fit.") from None
 
 
-def _number(text: str) -> Expr:
-    """Return a whole number, or the rational number that a float is: a formula writes the numbers of its module."""
-    return Integer(text) if text.isdigit() else Rational(*float(text).as_integer_ratio())
+def _tree(text: str) -> Node:
+    try:
+        return parse(_words(text), "right")
+    except Misplaced as error:
+        kind, accepts = getattr(error.word, "type", ""), error.error.accepts if error.error else ()
+        reason = f"{error.missing or 'an operator'} is missing"
+        if error.error is None:
+            reason = error.missing
+        elif error.missing == "a value":
+            reason += "" if "_LPAR" in accepts else "; an exponent stands in brackets, if it is more than a number or a name"
+        elif kind in BEGIN and "LETTER" not in accepts:
+            reason = "several factors follow the /; write brackets about them, or * before this one"
+        elif kind == "NUMBER":
+            reason = "the number stands behind a factor; write * before it"
+        rest = "" if error.word is None else text[error.word.start_pos :]
+        raise ValueError(f"in {text!r}, before {rest!r}: {reason}.") from None
+
+
+def _words(text: str) -> list[Word]:
+    """Make words of the grammar: a | closes one that is open if it stands behind a value."""
+    words, bars = list[Word](), 0
+    for token in TOKEN.finditer(text):
+        name, place, before = token[0].removesuffix("("), token.start(), words[-1].type if words else ""
+        kind = "NUMBER" if token["number"] else "VALUE" if token["call"] else "LETTER"
+        if token["sign"]:
+            kind = SIGNS.get(token[0], "OTHER")
+            if kind == "MINUS" and before in (*OPERATORS.values(), "NEGATIVE"):
+                kind = "NEGATIVE"
+            elif kind == "_LPAR" and before == "CARET":
+                kind = "_LRAISED"
+            elif kind == "_LBAR" and bars and before in END:
+                if re.match(r"\s\|[\w(\[|]", text[place - 1 :]):
+                    raise ValueError(f"in {text!r}, it is not certain which | opens and which closes; write abs(...).")
+                kind = "_RBAR"
+            bars += (kind == "_LBAR") - (kind == "_RBAR")
+            words.append(Word(kind, name, start_pos=place))
+        elif name.endswith("^T") and kind == "LETTER":
+            words += [Word(kind, name.removesuffix("^T"), start_pos=place), Word("_TOP", "^T", start_pos=place)]
+        else:
+            words += [Word(kind, name, start_pos=place), *([Word("_LPAR", "(", start_pos=place)] if token["call"] else [])]
+    return words

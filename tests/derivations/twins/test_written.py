@@ -30,6 +30,10 @@ READINGS = {
     "[h, x]": columns([h1, h2, x1]),
     "T(x, h)": x1 * (T[0] @ h),
     "sigma(h)": columns([1 / (1 + exp(-c)) for c in h]),
+    "|h| b - 2 |b - |h||": columns([Abs(c) * d - 2 * Abs(d - Abs(c)) for c, d in zip(h, b, strict=True)]),
+    "h - -0.5 b": h + b / 2,
+    "h / 2 * W b / r": h / 2 * (W @ b) / r,
+    "(W - 2)^(r - 1) h": (W - 2) ** (r - 1) @ h,
     "norm(h, 1)": (h - (h1 + h2) / 2) / sqrt(((h - (h1 + h2) / 2) ** 2).sum() / 2 + 1),
 }
 
@@ -58,6 +62,15 @@ REFUSED = {
     "f(h)": "f.* is no weight and no function that is known: tanh, exp",
     "b(h, h)": "b.* is no function",
     "|h": r"\| is missing",
+    "h 2": r"the number stands behind a factor; write \* before it",
+    "h^-1": "an exponent stands in brackets",
+    "|h |b| h|": r"not certain which \| opens and which closes",
+    "W + h": r"a sum of sizes \(2, 2\) and \(2,\)",  # NumPy adds h to each row
+    "b * W": "a product of sizes",
+    "tanh(h, b)": "a function of one argument, and has 2",  # NumPy writes tanh(h) into b
+    "h / (1 - 1)": "a division by 0",
+    "1e400 h": "beyond what a float holds",
+    f"{'(' * 50}h{')' * 50}": "more than 40 brackets",
 }
 
 
@@ -67,9 +80,10 @@ def test_what_is_no_right_side_is_refused_with_its_reason(text):
         Equations(f"y = {text}", KNOWN)["y"]
 
 
-def test_a_line_without_an_equality_is_no_equation():
+@pytest.mark.parametrize("line", ["y", "y=h", " = h", "2 = h", "y,u = h, b", "tanh( = h"])
+def test_a_line_without_names_and_an_equality_is_no_equation(line):
     with pytest.raises(ValueError, match="is no equation: write name = expression"):
-        Equations("y", KNOWN)
+        Equations(line, KNOWN)
 
 
 @pytest.mark.parametrize("text", ["y = h\ny = b", "y = W h\nW = h"])  # the line would be passed over
@@ -81,3 +95,7 @@ def test_a_name_that_stands_for_something_already_is_refused(text):
 def test_names_without_a_right_side_are_refused():
     with pytest.raises(ValueError, match="2 right sides for 3 names"):
         Equations("y, z, u = h, b", KNOWN)["y"]
+    with pytest.raises(ValueError, match=r"a size of \(2,\), for 3 names"):
+        Equations("y, z, u = h", KNOWN)["y"]
+    with pytest.raises(ValueError, match="y is given twice"):
+        Equations("y, y = [h, b]", KNOWN)
