@@ -26,6 +26,7 @@ from discretize import compat
 from discretize.ensembles.shared import SharedState, buffers_of, checked_networks, overlap, parameter_names, tensors_of
 from discretize.kernels.eligibility import is_plain, networks_mapped, transform_reason
 from discretize.kernels.record.recording import copied_with
+from discretize.kernels.shown import read_of_networks
 from discretize.sequences.rnn import DiscreteRNN
 from discretize.steps.along import HeldProblem
 
@@ -53,6 +54,8 @@ class Ensemble(AnsweredInit, nn.Module):
              with `seed=7` all networks have the same, with keys (networks, batch) and `each="seed"` each its own.
     State:   buffers that a call writes or replaces are each network's own, as in a loop over the networks. All else that modules
              keep is shared; a call that changes it (`self.last = h`, a counter, a list, a hook's closure) is refused by name.
+    Memory:  outputs of 4 MiB and more lie in memory that later calls use again once no tensor reads it; as with tensors of
+             `torch.from_numpy`, `resize_` cannot make their storage larger.
     Shape:   as the modules, with (networks, ...) before outputs, weights and the arguments in `each`.
     Raises:  TypeError, ValueError for modules that differ or cannot be stacked (views of weights, locks, files), naming which and
              in what; and at the call for what does not fit, and for state that is in no buffer.
@@ -128,8 +131,8 @@ class Ensemble(AnsweredInit, nn.Module):
             return None
         states, rnn.stats = found
         rnn.watch.calls += 1
-        output = states[..., : plan.field.hidden_size]
-        return output.transpose(1, 2) if rnn.batch_first else output, states[:, -1:].clone()
+        output, ends = read_of_networks(states, plan.field.hidden_size)
+        return output.transpose(1, 2) if rnn.batch_first else output, ends
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_plan"}

@@ -1,14 +1,20 @@
-r"""Lend memory that holds what backward passes read, and take it back once no tensor uses it.
+r"""Lend memory that holds what backward passes read, and what ensembles give, and take it back once no tensor uses it.
+
+    up to MOST bytes that nobody uses   stay as they are
+    beyond, up to SHARE of all memory   stay, and the system takes their pages back once it needs some (MADV_FREE)
+    beyond that                         are given back, the oldest first
 
 A block of many megabytes comes from the system page by page at every call, a fault each. Huge pages would be fewer faults, but
-the system may compact memory first, for a second or more. So a few blocks stay: up to MOST bytes that nobody uses. Results of a
-call never lie in one.
+the system may compact memory first, for a second or more. Pages that the system may take cost a sixth of new ones.
 """
 
 from __future__ import annotations
 
 import ctypes
+import itertools
 import math
+import mmap
+import os
 import weakref
 
 import torch
@@ -17,32 +23,65 @@ from torch import Tensor
 __all__ = ["lent"]
 
 LEAST, MOST = 1 << 22, 1 << 28  # bytes: of a block, below which malloc keeps memory itself; and of all that stay
+SHARE = 0.25  # of the machine's memory
+LOOSE = 2  # times the bytes asked for that a block may have
 
-_idle: dict[int, Tensor] = {}  # by address, the last one returned at the end; threads need no lock to look at all or take one
+PRIVATE = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}  # from children of a fork
+
+
+class _Block:
+    """Memory of the system, in whole pages."""
+
+    def __init__(self, need: int) -> None:
+        self.pages = mmap.mmap(-1, need, **PRIVATE)
+        self.size, self.place = need, ctypes.addressof(ctypes.c_char.from_buffer(self.pages))
+        self.stays, self.turn = True, 0  # whether its pages are not the system's to take; when it was used last
+
+    def leave(self) -> bool:
+        """Let the system take the pages back once it needs some; whether it can be told."""
+        try:
+            self.pages.madvise(mmap.MADV_FREE)
+        except (AttributeError, OSError):
+            return False
+        self.stays = False
+        return True
+
+
+_idle: dict[int, _Block] = {}  # by address; threads need no lock to look at all or take one
+_turns = itertools.count()
 
 
 def lent(like: Tensor, *sizes: int) -> Tensor:
-    """A tensor of unset numbers of the dtype of `like`, a CPU tensor. Its memory is lent anew once its storage is gone."""
+    """A tensor of unset numbers of the dtype of `like`, a CPU tensor. Its memory is lent anew once its storage is gone,
+    which torch cannot make larger."""
     count = math.prod(sizes)
     if (need := count * like.element_size()) < LEAST:
         return like.new_empty(sizes)
-    block = _fitting(need)
-    if block is None:
-        block = torch.empty(need, dtype=torch.uint8, device="cpu")
-    held = (ctypes.c_char * need).from_address(block.data_ptr())  # which the tensor's storage owns
+    block = _fitting(need) or _Block(need)
+    held = (ctypes.c_char * need).from_buffer(block.pages)  # which the tensor's storage owns
     weakref.finalize(held, _returned, block).atexit = False
     return torch.frombuffer(held, dtype=like.dtype, count=count).view(sizes)
 
 
-def _fitting(need: int) -> Tensor | None:
-    """Take the smallest of the idle blocks that has so many bytes, unless another thread is quicker."""
-    fitting = [block for block in list(_idle.values()) if block.numel() >= need]
-    return _idle.pop(min(fitting, key=Tensor.numel).data_ptr(), None) if fitting else None
+def _fitting(need: int) -> _Block | None:
+    """Take the smallest of the idle blocks that has so many bytes, and not many more, unless another thread is quicker."""
+    fitting = [block for block in list(_idle.values()) if need <= block.size <= LOOSE * need]
+    return _idle.pop(min(fitting, key=lambda block: block.size).place, None) if fitting else None
 
 
-def _returned(block: Tensor) -> None:
-    """Add a block to the idle ones, and free the oldest beyond MOST bytes."""
-    _idle[block.data_ptr()] = block
-    blocks = list(_idle.values())
-    while sum(map(Tensor.numel, blocks)) > MOST:
-        _idle.pop(blocks.pop(0).data_ptr(), None)
+def _returned(block: _Block) -> None:
+    """Add a block to the idle ones; leave to the system, or free, those that were used longest ago, beyond what stays."""
+    block.stays, block.turn = True, next(_turns)
+    _idle[block.place] = block
+    room, every = MOST, max(MOST, SHARE * _memory())
+    for each in sorted(_idle.values(), key=lambda block: -block.turn):
+        every -= each.size
+        if each.stays and each.size <= room:
+            room -= each.size
+        elif (each.stays or every < 0) and _idle.pop(each.place, None) and every >= 0 and each.leave():
+            _idle[each.place] = each  # not before: no other thread may write while its pages are left
+
+
+def _memory() -> int:
+    """Bytes of the machine's memory."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 0

@@ -120,7 +120,8 @@ class _Call:
     def forward(self, keep: bool) -> tuple[Tensor, Tensor | None]:
         """The states after samples, (time, batch, state), and what the backward pass reads; of networks, if there are several."""
         (time, batch, _), steps = self.xs.shape[-3:], self.steps
-        states = self.xs.new_empty(*self.networks, time, *self.h0.shape[-2:])
+        new = lent if self.networks else Tensor.new_empty
+        states = new(self.xs, *self.networks, time, *self.h0.shape[-2:])
         width = self.kernel.kept_of(self.h0.shape[-1])
         kept = lent(self.xs, *self.networks, steps, batch, width) if keep else None
         if self.kernel.library.ctrnn_steps_forwards(self.sequences, self.count, states.data_ptr(), address(kept)):
@@ -130,7 +131,8 @@ class _Call:
     def backward(self, kept: Tensor, grad: Tensor, needed: tuple[bool, bool, bool]) -> list[Tensor | None]:
         """The gradients to x, h0, dt and the weights."""
         grad, (_, batch, inputs), steps = grad.resolve_neg().contiguous(), self.xs.shape[-3:], self.steps
-        of_x = self.xs.new_empty(*self.networks, steps, batch, inputs) if needed[0] else None
+        new = lent if self.networks else Tensor.new_empty
+        of_x = new(self.xs, *self.networks, steps, batch, inputs) if needed[0] else None
         of_dt = self.xs.new_empty(*self.networks, steps, batch) if needed[2] else None
         of_h0, sums = torch.empty_like(self.h0), Sums(self.kernel.program, self.xs, *self.networks)
         rows = zip(*(_parts(tensor, self.count) for tensor in (grad, of_x, of_h0, of_dt)), sums.structures, strict=True)

@@ -33,16 +33,55 @@ def test_a_block_is_lent_again_once_the_last_view_of_it_is_gone():
     assert (again.data_ptr(), again.dtype, again.shape) == (place, torch.float64, (10, 2, 70))
 
 
-def test_what_stays_is_bounded_and_the_last_used_stay():
-    blocks = [memory.lent(SMALL, 5000) for _ in range(5)]  # 20,000 bytes each, of which three are less than the most
+def test_what_stays_is_bounded_and_the_last_used_stay(monkeypatch):
+    monkeypatch.setattr(memory, "_memory", lambda: 400_000)  # a quarter of which is room for five blocks
+    blocks = [memory.lent(SMALL, 5000) for _ in range(7)]  # 20,000 bytes each, of which three are less than the most
     places = [block.data_ptr() for block in blocks]
     while blocks:
         blocks.pop(0)
-    assert list(memory._idle) == places[2:]
-    large = memory.lent(SMALL, 1 << 15)
+    assert {place: block.stays for place, block in memory._idle.items()} == dict(
+        zip(places[2:], [False, False, True, True, True], strict=True)
+    )
+    large = memory.lent(SMALL, 1 << 16)
     place = large.data_ptr()
     del large
-    assert place not in memory._idle
+    assert place not in memory._idle  # which is more than all that may stay
+
+
+def test_a_block_that_the_system_may_take_is_lent_again_and_holds_what_is_written():
+    place = (large := memory.lent(SMALL, 1 << 16)).data_ptr()
+    del large
+    assert not memory._idle[place].stays
+    again = memory.lent(SMALL, 1 << 16).fill_(3)
+    assert again.data_ptr() == place
+    assert again.eq(3).all()
+
+
+def test_where_the_system_takes_no_pages_back_what_is_beyond_the_most_is_freed(monkeypatch):
+    monkeypatch.delattr(memory.mmap, "MADV_FREE")
+    for count in (5000, 1 << 16):
+        memory.lent(SMALL, count)
+    assert [block.size for block in memory._idle.values()] == [20_000]
+
+
+def test_a_small_tensor_takes_no_block_of_a_large_one():
+    memory.lent(SMALL, 12_000)
+    place = next(iter(memory._idle))
+    assert memory.lent(SMALL, 1000).data_ptr() != place
+    assert memory.lent(SMALL, 8000).data_ptr() == place
+
+
+@pytest.mark.parametrize("grad", [False, True], ids=["forward", "gradients"])
+def test_what_ensembles_gave_is_never_written_over_while_it_is_read(grad):
+    networks = [discretize.DiscreteRNN(ctrnn.gated(2, 5, dtype=torch.float64), fused="always") for _ in range(3)]
+    many, xs = discretize.ensemble(networks), torch.randn(4, 12, 3, 2, dtype=torch.float64)
+    with torch.set_grad_enabled(grad):
+        for _ in range(2):  # planned, and in used memory, from the second on
+            outputs = [many(x)[0] for x in xs]
+            rows, outputs = [output[1, 3:7] for output in outputs], None
+            rows += [many(x)[0][1, 3:7] for x in xs]
+            for k, row in enumerate(rows):
+                assert_close(row, networks[1](xs[k % 4])[0][3:7], rtol=0, atol=1e-14)
 
 
 def test_threads_never_share_a_block():
@@ -80,3 +119,40 @@ def test_runs_whose_backward_passes_are_yet_to_come_keep_their_memory():
     gradients(compiled, (0, 1, 2))
     assert memory._idle  # so that the next runs begin in used memory
     assert_close(gradients(compiled, (2, 0, 1)), gradients(stepped, (0, 1, 2)))
+
+
+def losses(outputs, ends):
+    return {
+        "output": lambda: outputs.square().sum(),
+        "ends": lambda: ends.square().sum(),
+        "both": lambda: outputs.square().sum() + (ends * outputs[:, :1].mean(-1, keepdim=True)).sum(),
+        "none": lambda: outputs.detach().sum() + 0 * ends.sum(),
+    }
+
+
+@pytest.mark.parametrize("read", ["output", "ends", "both", "none"])
+@pytest.mark.parametrize("make", [ctrnn.lstm, ctrnn.gated], ids=["pairs", "all visible"])
+def test_gradients_of_an_ensemble_are_those_of_the_loop_whatever_is_read_of_it(make, read):
+    networks = [discretize.DiscreteRNN(make(2, 5, dtype=torch.float64), fused="always") for _ in range(3)]
+    many, x = discretize.ensemble(networks), torch.randn(12, 3, 2, dtype=torch.float64, requires_grad=True)
+    alone = [rnn(x) for rnn in networks]
+    outputs, ends = (torch.stack(each) for each in zip(*alone, strict=True))
+    first = [x, *(next(rnn.parameters()) for rnn in networks)]
+    theirs, *of_first = torch.autograd.grad(losses(outputs, ends)[read](), first)
+    for _ in range(3):  # planned, and in used memory, from the second on
+        outputs, ends = many(x)
+        mine = torch.autograd.grad(losses(outputs, ends)[read](), [x, next(many.parameters())], create_graph=True)
+        assert_close(mine, (theirs, torch.stack(of_first)), rtol=1e-12, atol=1e-14)
+        mine = torch.autograd.grad(losses(*many(x))[read](), [x, next(many.parameters())])
+        assert_close(mine, (theirs, torch.stack(of_first)), rtol=1e-12, atol=1e-14)
+
+
+def test_what_an_ensemble_gives_may_be_written_into():
+    networks = [discretize.DiscreteRNN(ctrnn.lstm(2, 5, dtype=torch.float64), fused="always") for _ in range(3)]
+    many, x = discretize.ensemble(networks), torch.randn(12, 3, 2, dtype=torch.float64)
+    many(x)
+    output, ends = many(x)
+    (output.exp_().sum() + ends.sum()).backward()
+    found = next(many.parameters()).grad
+    (torch.stack([rnn(x)[0] for rnn in networks]).exp().sum() + sum(rnn(x)[1].sum() for rnn in networks)).backward()
+    assert_close(found, torch.stack([next(rnn.parameters()).grad for rnn in networks]), rtol=1e-12, atol=1e-14)

@@ -25,10 +25,12 @@ struct Forward {
 // Where a sum begins among the numbers of an area, and how far apart its rows are.
 struct Place { std::size_t area, first, stride; };
 
-struct Backward {
-    std::vector<Numbers> areas;  // sums over samples, so far: those of the same rows and columns side by side
+struct SumsSoFar {
+    std::vector<Numbers> areas;  // over samples: those of the same rows and columns side by side
     std::vector<Place> sums;
+};
 
+struct Backward : SumsSoFar {
     virtual ~Backward() = default;
     // What is to be summed over samples is collected from row `place` on, until it is summed up to a depth of so many rows.
     virtual void run(std::size_t rows, std::size_t place, const real* const* x, const real* const* h, const real* dt,
@@ -86,7 +88,7 @@ struct CtrnnSums {
     const std::size_t *heights, *widths;
     real* const* sum;
 
-    void write(const Backward& from) const {
+    void write(const SumsSoFar& from) const {
         for (std::size_t k = 0; k < sums; ++k) {
             const Place& at = from.sums[k];
             const real* first = from.areas[at.area].data() + at.first;

@@ -212,19 +212,19 @@ EXPORTED int ctrnn_steps_backwards(const CtrnnSequence* p, std::size_t networks,
         if (weights > LARGE) share = larger(share, batch < 64 ? 16 : 32);
         const std::size_t groups = (batch + share - 1) / share, most = smaller(MOST_ROWS, share);
         const std::size_t together = larger(1, TOGETHER / most) * most;
-        std::vector<std::unique_ptr<Backward>> done(networks * groups);
+        std::vector<SumsSoFar> done(networks * groups);
         const bool summed = in_parallel(networks * groups, threads, [&](std::size_t item) {
             const std::size_t k = item / groups, group = item % groups, end = smaller(batch, (group + 1) * share);
             auto step_of = backward_of(runs[k].shared, most, together / most);
             for (std::size_t first = group * share; first < end; first += most)
                 backwards(runs[k], kept + k * keep, to[k], *step_of, together, first, smaller(most, end - first));
-            done[item] = std::move(step_of);
+            done[item] = std::move(*step_of);  // and no room of the pass
         });
         return !(summed && in_parallel(networks, threads, [&](std::size_t k) {
-            Backward& total = *done[k * groups];
+            SumsSoFar& total = done[k * groups];
             for (std::size_t group = 1; group < groups; ++group)
                 for (std::size_t i = 0; i < total.areas.size(); ++i)
-                    add_to(total.areas[i].data(), done[k * groups + group]->areas[i].data(), total.areas[i].size());
+                    add_to(total.areas[i].data(), done[k * groups + group].areas[i].data(), total.areas[i].size());
             to[k].sums->write(total);
         }));
     } catch (const std::bad_alloc&) {
