@@ -17,7 +17,11 @@ from extensions import reading
 __all__ = ["NOTEBOOKS", "notebook_of"]
 
 PROGRAMS = reading.DOCS / "gallery"
-INSTALL = "# Once, in a new environment; in a checkout: %pip install -q -e '.[all]'\n%pip install -q 'ctrnn-ode[all]'"
+INSTALL = """
+# In a new environment or Colab, once: complete one of these lines and take its # away. ctrnn is not on PyPI yet.
+# %pip install -q '/folder/of/your/copy/of/the/repository[all]'
+# %pip install -q 'ctrnn-ode[all] @ git+URL-of-the-repository'
+"""
 ATTACHED = {".svg": "image/svg+xml", ".png": "image/png"}
 IMAGE = re.compile(r"!\[([^\]]*)\]\(([^)\s]+)\)")
 
