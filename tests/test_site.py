@@ -156,7 +156,7 @@ def test_do_has_a_row_for_every_page_that_learn_and_do_lead_to():
     assert all(len(row) == 3 and all(cell.strip() for cell in row) for row in rows), "I have | I want | page"
     linked = {os.path.normpath(f"do/{target}") for target in re.findall(r"\]\(([^)#]+)", table)}
     trees = runpy.run_path(str(ROOT / "docs" / "conf.py"))["trees"]
-    globs = [pattern for door in ("learn/index", "do/index") for pattern in trees[door].split()]
+    globs = [pattern for door in ("learn/index", "do/index", "papers") for pattern in trees[door].split()]
     files = [file for pattern in globs for file in (ROOT / "docs").glob(f"{pattern}.*") if file.suffix in (".md", ".ipynb")]
     pages = {str(file.relative_to(ROOT / "docs")) for file in files if file.stem != "index"}
     assert len(pages) > 20
