@@ -299,6 +299,7 @@ def visit_math(self: HTML5Translator, node: nodes.math | nodes.math_block) -> No
 
 def mathml(node: nodes.Element, display: str) -> str:
     text = re.sub(r"\\label\{[^}]*\}", "", node.astext())
+    text = re.sub(r"\\tag\{([^}]*)\}", r"\\qquad (\1)", text)
     text = re.sub(r"\\(begin|end)\{aligned\}", r"\\\1{align*}", text)  # which the library knows, and aligned not
     try:
         made = convert(text, display=display)
