@@ -43,7 +43,7 @@ from derivations.ranges import REALS, inside, is_cone, named
 from derivations.rules.conclusions import concludes
 from derivations.rules.groups import AT_LEAST, EVERY_WARP, NONE, RESCALING, WITHIN_UNIT, group_name
 from derivations.rules.quotients import NotShown
-from derivations.rules.reading import Reading
+from derivations.rules.reading import Reading, Unreadable
 from derivations.rules.terms import Term, taken
 from derivations.slots import Absorbed, FieldReading, Obstacle, Slot, speed
 from derivations.twins.fields import SymbolicField
@@ -119,7 +119,7 @@ def _closed_under(field: Any, free: Iterable[str] | None) -> Closure:
     found = _decided(field, reading, orthant)
     try:
         accepted = concludes(_says(reading, orthant, found.group), found.certificate).true
-    except NotShown as refused:
+    except (NotShown, Unreadable) as refused:
         raise UnknownRate(f"of `{field.name}` the checker does not accept the proof that was found: {refused}") from None
     assert accepted, found.group
     return found

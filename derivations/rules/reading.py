@@ -68,7 +68,7 @@ from sympy import (
     tanh,
 )
 from sympy.core.function import AppliedUndef
-from sympy.logic.boolalg import And, BooleanFalse, BooleanTrue, Not, Or
+from sympy.logic.boolalg import ITE, And, BooleanFalse, BooleanTrue, Not, Or
 
 from derivations.rules.terms import ONE, ZERO, Term, add, divide, mul, neg, number, power, variable
 from derivations.wording import plain
@@ -280,6 +280,9 @@ class Reading:
             return then if isinstance(condition, And) else otherwise
         if isinstance(condition, Not):
             return self._if(condition.args[0], otherwise, then, depth)
+        if isinstance(condition, ITE):  # a condition on a value that has cases itself
+            asked, *cases = condition.args
+            return self._if(asked, *(self._if(case, then, otherwise, depth) for case in cases), depth)
         table = {Gt: "+", Ge: "0+", Lt: "-", Le: "-0", Eq: "0", Ne: "-+"}
         if type(condition) not in table:
             raise Unreadable(f"the condition {plain(condition)}")

@@ -32,12 +32,26 @@ def relaxation(rate, decay):
     return ctrnn.Relaxation(ctrnn.TanhCandidate(1, 1), rate, decay)
 
 
+class SoftCount(ctrnn.VectorField):
+    """torch's softplus has a threshold, so that a softplus of another asks for a value that has cases."""
+
+    def __init__(self):
+        super().__init__(1, 1, 2)
+        self.w = nn.Parameter(torch.ones(1))
+
+    def flow(self, x, state):
+        h, count = state.chunk(2, -1)
+        read = self.w * x - count + nn.functional.softplus(-h)
+        return torch.cat([torch.sigmoid(read) - h, nn.functional.softplus(read) - nn.functional.softplus(-h)], -1)
+
+
 # The twins of these are tested below.
 CODED = {
     "gated, network": (lambda: ctrnn.gated(1, 1, "network"), NONE),
     "gru": (lambda: ctrnn.gru(1, 2), WITHIN_UNIT),
     "lstm": (lambda: ctrnn.lstm(1, 1), NONE),
     "a constant gate": (lambda: relaxation(ctrnn.SigmoidConstantRate(0.3), ctrnn.LinearDecay()), BOUNDED),
+    "softplus of softplus": (SoftCount, NONE),
     "a fixed rate": (lambda: relaxation(ctrnn.FixedRate(0.3), ctrnn.PowerDecay(2.0)), NONE),
 }
 

@@ -2,6 +2,7 @@
 
 import pytest
 from sympy import (
+    ITE,
     Abs,
     I,
     Integral,
@@ -37,7 +38,11 @@ p = Symbol("p", positive=True)
 n, i, j = Symbol("n", integer=True, positive=True), Symbol("i", integer=True), Symbol("j", integer=True)
 quotient, beside = a / (1 + b**2), a / (1 + Abs(b))
 
+# Code that asks for the size of a value that has cases itself, as torch's softplus has, asks one question or the other.
+asked = Piecewise((1, ITE(a > 0, b > 0, s > 0)), (0, True))
+
 TRUE = {
+    "a condition with cases": (asked, Piecewise((1, (a > 0) & (b > 0)), (1, (a <= 0) & (s > 0)), (0, True))),
     "clamped quotient": (Max(0, Min(1, quotient)), Min(1, Max(0, quotient))),
     "by cases": (Max(0, Min(1, quotient)), Piecewise((0, quotient < 0), (1, quotient > 1), (quotient, True))),
     "to -1": (Max(-1, Min(1, quotient)), Min(1, Max(-1, quotient))),
@@ -49,6 +54,7 @@ TRUE = {
     "softly": (Integral(tanh(p * s), (s, 0, 1)), log(cosh(p)) / p),
 }
 FALSE = {
+    "a condition with cases": (asked, Piecewise((1, (a > 0) & (s > 0)), (1, (a <= 0) & (b > 0)), (0, True))),
     "clamped quotient": (Max(0, Min(1, quotient)), Min(1, Max(0, 2 * quotient))),
     "bounds exchanged": (Max(1, Min(0, quotient)), Min(1, Max(0, quotient))),
     "to -1": (Max(-1, Min(1, quotient)), Min(1, Max(0, quotient))),
