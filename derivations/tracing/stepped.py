@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from ctrnn.fields.field import VectorField
 from discretize.sequences.cell import DiscreteCell
+from discretize.sequences.rnn import DiscreteRNN
 from discretize.steps.step import Step
 from discretize.steps.stochastic import StochasticStep
 
@@ -33,16 +34,25 @@ class SteppedField(nn.Module):
 def as_map(module: nn.Module) -> nn.Module:
     r"""Return the map of a `discretize.DiscreteCell`, without its checks of numbers; any other module as it is.
 
-    Raises:  ValueError for steps that draw noise, and those whose code is their equation to rounding alone.
+    Raises:  ValueError for a sequence module, and for steps that draw noise, solve for the next state, or whose code is their
+             equation to rounding alone.
     """
+    if isinstance(module, DiscreteRNN):
+        raise ValueError("a DiscreteRNN takes many steps; prove one of them, `discretize.DiscreteCell(field, step, dt)`.")
     if not isinstance(module, DiscreteCell):
         return module
-    if isinstance(module.step, StochasticStep):
-        raise ValueError(f"{module.step!r} draws noise; give `DiscreteCell(field, step)` with a step without.")
-    if "phi" in module.step.equation:
-        raise ValueError(
-            f"{module.step!r} sums a series of (e^z - 1)/z near z = 0, so that its code is its equation to rounding and no more: "
-            "nothing can be proved of it. Compare its numbers with those of the map; or prove of the equation's solution, in a "
-            "text for `ctrnn prove`, that it is the map after the time dt."
+    step, equation = module.step, getattr(module.step, "equation", "")
+    why = None
+    if isinstance(step, StochasticStep):
+        why = "draws noise"
+    elif "h'" in equation.partition(" = ")[2]:
+        why = "solves for the next state by Newton's method"
+    elif "phi" in equation:
+        why = (
+            "sums a series of (e^z - 1)/z near z = 0, so that its code is its equation to rounding and no more. Compare its "
+            "numbers with those of the map; or prove of the equation's solution, in a text for `ctrnn prove`, that it is the "
+            "map after the time dt"
         )
-    return SteppedField(module.field, module.step, module.dt)
+    if why is not None:
+        raise ValueError(f"nothing can be proved of the code of {step!r}, which {why}.")
+    return SteppedField(module.field, step, module.dt)

@@ -198,6 +198,8 @@ def test_a_step_has_the_equations_of_its_map_in_the_names_of_the_cell():
         (lambda: discretize.DiscreteCell(Minimal(), "heun"), "is its Euler step, not Heun"),
         (lambda: discretize.DiscreteCell(Scaled()), "no `formula` with a `published` recurrence"),
         (lambda: discretize.DiscreteCell(Minimal(), "exponential-euler"), "sums a series"),
+        (lambda: discretize.DiscreteCell(Minimal(), "backward-euler"), "solves for the next state"),
+        (lambda: discretize.DiscreteRNN(Minimal()), "takes many steps"),
         (lambda: discretize.DiscreteCell(ctrnn.Noisy(Minimal(), ctrnn.Noise(0.1)), "euler-maruyama"), "draws noise"),
     ],
 )
