@@ -14,7 +14,7 @@ from derivations.claim import Entry, Equal, Every, Expands, Less, Rounds, Tends
 from derivations.papers.equations import SIDES, WRONG, About, Equation, NotRead, Paper, solved
 from derivations.papers.grammar import Chain, joined, new_letter
 from derivations.papers.letters import Letter
-from derivations.papers.meaning import Anew, Definition, Known, Meaning, Meant
+from derivations.papers.meaning import Definition, Known, Meaning, Meant
 from derivations.papers.names import mentioned
 from derivations.papers.reading import Order
 from derivations.papers.tokens import RELATIONS, Lacking, Token, Unread
@@ -233,21 +233,17 @@ class Judge:
             raise Unjudged(f"{place}: this is not read, and may say something of {name}, which stands here", where, add)
         known = {*meaning.known.definitions, *meaning.known.rates, *(start.name for start in meaning.known.starts.values())}
         if apart := sorted(names & paper.apart.keys() - known) if not own else []:
-            where = paper.apart[apart[0]]
-            add = f"equations: {label} is by {where}"
-            raise Lacking(f"{apart[0]} is given by {where}, which stands by itself: say `{add}` on top", add)
+            giving = paper.apart[apart[0]]
+            add = f"equations: {label} is by {giving}"
+            raise Lacking(f"{apart[0]} is given by {giving}, which stands by itself: say `{add}` on top", add)
         anew = tuple(other for name in sorted(names) for other in paper.anew.get(name, ()))
-        found = [
-            Meant(tuple(formulas), s, meaning.within, self._restricted(meaning), anew, tuple(meaning.times)) for s in statements
-        ]
+        restricted, times = self._restricted(meaning), tuple(meaning.times)
+        found = [Meant(tuple(formulas), s, meaning.within, restricted, anew, times, question) for s in statements]
         sizes = sizes or next((d.sizes for d in used if d.sizes), "")
+        self.add(label, words, *found, meaning=meaning, sizes=sizes, about=about, of_sides=of_sides)
         if question:
-            (asked,) = (Anew(statement, question) for statement in found)
-            self.add(label, words, asked, meaning=meaning, sizes=sizes, about=about, of_sides=of_sides)
             left: Any = formulas[0].args[0]
-            paper.anew.setdefault(_given(left), []).append(asked)
-        else:
-            self.add(label, words, *found, meaning=meaning, sizes=sizes, about=about, of_sides=of_sides)
+            paper.anew.setdefault(_given(left), []).extend(found)
 
     def _restricted(self, meaning: Meaning) -> str:
         """Find the function of which an equation and a start are supposed, or of which values at several places are compared."""

@@ -11,7 +11,7 @@ from sympy.core.function import AppliedUndef
 from derivations.claim import Entry
 from derivations.papers.grammar import Chain, new_letter, read_chain
 from derivations.papers.letters import FrontMatter
-from derivations.papers.meaning import Anew, Definition, Known
+from derivations.papers.meaning import Definition, Known, Meant
 from derivations.papers.names import mentioned
 from derivations.papers.reading import CONSTANTS
 from derivations.papers.tokens import RELATIONS, Display, Labelled, Token, Unread, formulas, tokens
@@ -32,7 +32,7 @@ class NotRead:
     """Stands for a formula that is not read, or not judged, and says why: it is undecided.
 
     place: of what is wrong; add: a line on top of the paper by which it would be judged; cause: the place of another formula
-    that is not read, and may say something of a letter of this one.
+    that is not read, and may say something of a letter of this one; printed: what is read of it.
     """
 
     reason: str
@@ -40,6 +40,7 @@ class NotRead:
     place: Token | None = None
     add: str = ""
     cause: Token | None = None
+    printed: tuple[Basic, ...] = ()
 
     @classmethod
     def because(cls, error: Exception, place: Token) -> NotRead:
@@ -49,7 +50,7 @@ class NotRead:
         return cls(f"{at}{error}", kind, found, getattr(error, "add", ""), getattr(error, "cause", None))
 
     def formulas(self) -> tuple[Basic, ...]:
-        return ()
+        return self.printed
 
     def says(self) -> None:
         return None
@@ -125,7 +126,7 @@ class Paper:
     mentioned: set[str] = field(default_factory=set)
     units: dict[str, Unit | None] = field(default_factory=dict)
     doubtful: dict[str, Token] = field(default_factory=dict)
-    anew: dict[str, list[Anew]] = field(default_factory=dict)
+    anew: dict[str, list[Meant]] = field(default_factory=dict)
     named: set[str] = field(default_factory=set)
     apart: dict[str, str] = field(default_factory=dict)
     about: dict[str, About] = field(default_factory=dict)

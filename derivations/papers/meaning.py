@@ -17,7 +17,7 @@ from derivations.prover.statements import Statement
 from derivations.prover.verdict import UNDECIDED, Verdict
 from derivations.wording import plain
 
-__all__ = ["Anew", "Definition", "Known", "Meaning", "Meant", "differentiated", "put"]
+__all__ = ["Definition", "Known", "Meaning", "Meant", "differentiated", "put"]
 
 MOST_TERMS = 50  # of a sum that is written out
 MOST_PARTS = 20_000  # of an expression
@@ -317,15 +317,17 @@ class Meant:
     Args:    printed: its formulas; meant: what is decided; within: letters of intervals, by others; restricted: the function
              whose values are no longer free where they are numbers of a counterexample, because it starts somewhere; anew: the
              equations that give a letter again that is put in here, as far as these are proved; times: what must be so of places
-             for a definition or an equation to speak of them, with words.
+             for a definition or an equation to speak of them, with words; question: of an equation that gives a letter again:
+             true if it says the same; else it may mean another letter, which is asked for.
     """
 
     printed: tuple[Basic, ...]
     meant: Statement
     within: Mapping[Expr, tuple[Expr, Expr]]
     restricted: str = ""
-    anew: tuple[Anew, ...] = ()
+    anew: tuple[Meant, ...] = ()
     times: tuple[tuple[str, Statement], ...] = ()
+    question: str = ""
 
     @property
     def kind(self) -> str:
@@ -338,6 +340,10 @@ class Meant:
         return self.meant.says()
 
     def decide(self) -> Verdict:
+        return self._verdict
+
+    @cached_property
+    def _verdict(self) -> Verdict:
         for other in self.anew:
             if not other.decide():
                 return Verdict(UNDECIDED, 0.0, other.question)
@@ -345,6 +351,8 @@ class Meant:
             if not statement.decide():
                 return Verdict(UNDECIDED, 0.0, words)
         found = self.meant.decide()
+        if self.question and not found.holds:
+            return Verdict(UNDECIDED, found.seconds, self.question)
         if found.counterexample is None:
             named = {p for condition in found.defined_on for p in self.within if condition.has(p)}
             said = (f"{letter} = {value}" for p, (letter, value) in self.within.items() if p in named)
@@ -357,29 +365,3 @@ class Meant:
             if p in numbers:
                 numbers[letter] = value.xreplace({p: numbers.pop(p)}).doit()
         return replace(found, counterexample=numbers)
-
-
-@dataclass(frozen=True)
-class Anew:
-    """An equation that gives a letter again: true if it says the same; else it may mean another letter, which is asked for."""
-
-    statement: Meant
-    question: str
-
-    @property
-    def kind(self) -> str:
-        return self.statement.kind
-
-    def formulas(self) -> tuple[Basic, ...]:
-        return self.statement.formulas()
-
-    def says(self) -> dict[str, Any] | None:
-        return self.statement.says()
-
-    def decide(self) -> Verdict:
-        return self._verdict
-
-    @cached_property
-    def _verdict(self) -> Verdict:
-        found = self.statement.decide()
-        return found if found.holds else Verdict(UNDECIDED, found.seconds, self.question)

@@ -8,20 +8,20 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sympy import Basic, Eq
+from sympy import Eq
 
 from derivations.claim import ALL_SIZES, Claim, Entry, decided
-from derivations.papers.equations import SIDES, About, Equation, Paper
+from derivations.papers.equations import SIDES, About, Equation, NotRead, Paper
 from derivations.papers.paper import read_paper
 from derivations.papers.tokens import Token
 from derivations.prover.formulas import written
 from derivations.prover.notebook import Cells
 from derivations.prover.timelimit import OutOfTime, time_limit
-from derivations.prover.verdict import AT_SIZES, FAILS, HOLDS, HOLDS_ASSUMING, REINTERPRETED, UNDECIDED, Verdict
+from derivations.prover.verdict import AT_SIZES, FAILS, HOLDS, HOLDS_ASSUMING, REINTERPRETED, UNDECIDED
 from derivations.prover.witness import both_sides
 from derivations.report import DEFINED, NO_EQUATION, NOT_READ, SUPPOSED, WORDS, Excerpt, Finding, Line, Part, Report
 
@@ -59,26 +59,10 @@ def decided_within(entry: Entry, seconds: float | None) -> Claim:
         with time_limit(seconds):
             claim = decided(entry)
     except OutOfTime:
-        claim = decided(replace(entry, statements=tuple(_OutOfTime(s.kind, s.formulas(), seconds) for s in entry.statements)))
+        late = f"out of time after {seconds:g} s; --seconds gives it more"
+        claim = decided(replace(entry, statements=tuple(NotRead(late, s.kind, printed=s.formulas()) for s in entry.statements)))
+        claim = replace(claim, seconds=seconds or 0.0)
     return replace(claim, recorded="", mutation="")
-
-
-@dataclass(frozen=True)
-class _OutOfTime:
-    """A statement that took too long: undecided."""
-
-    kind: str
-    printed: tuple[Basic, ...]
-    seconds: float | None
-
-    def formulas(self) -> tuple[Basic, ...]:
-        return self.printed
-
-    def says(self) -> None:
-        return None
-
-    def decide(self) -> Verdict:
-        return Verdict(UNDECIDED, self.seconds or 0.0, f"out of time after {self.seconds:g} s; --seconds gives it more")
 
 
 def report(paper: Paper, claims: Sequence[Claim], title: str, more: Mapping[str, Sequence[Part]] | None = None) -> Report:
