@@ -6,7 +6,7 @@ is no formula of one kind is none, though it may be one of the other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -21,25 +21,38 @@ __all__ = ["Misplaced", "Node", "Values", "Word", "parse"]
 Node: TypeAlias = Any  # a lark.Tree, whose parts are trees and words
 CLOSING = {"_LPAR": ")", "_LRAISED": ")", "_LSQB": "]", "_LCOL": "]", "_LBRACE": "}", "_LBAR": "|"}
 CLOSED = ("_RPAR", "_RSQB", "_RCOL", "_RBRACE", "_RBAR")
+WRITTEN = {"chain": {"times": r"\cdot", "braces": "braces"}, "right": {"times": "*", "braces": "brackets"}}
 DEEPEST = 40  # brackets within one another
 
 
+# What is wrong at a word that cannot stand there, by its type; behind what has no end of its own; and where a value is missing.
+FURTHER = ("NUMBER", "LETTER", "VALUE", "SLOPE", "FUN", "ONE", "TIMES", "SLASH", "DIVIDE", "CARET", "_LPAR", "_LSQB", "_LCOL",
+           "_LBAR", "_FRAC", "_SQRT", "_TOP")  # fmt: skip
+VALUES = {
+    ("CARET", ""): "a value is missing; an exponent of several signs stands in {braces}",
+    ("FUN", ""): "the argument of a function is missing",
+    ("_SQRT", "_LSQB"): "roots other than the square root are not read; write a power",
+}
+WRONG = {
+    "CARET": "a second exponent; write brackets",
+    "_COMMA": "write one formula a row",
+    "_LBRACE": "braces do not show in print; write brackets",
+    "NUMBER": "the number stands behind a factor; write {times} before it",
+}
+ENDLESS = {
+    "SLASH": "several factors follow the /; write brackets, or \\frac",
+    "DIVIDE": "several factors follow the /; write brackets about them, or * before this one",
+    "FUN": "how far does the argument of a function reach? write brackets",
+    "_FRAC": "how far does the derivative reach? write brackets",
+}
+
+
 class Misplaced(ValueError):  # noqa: N818 - said of a word
-    """Raised at the first word that cannot stand where it does.
+    """Raised at the first word that cannot stand where it does, None at the end, with why."""
 
-    word: None at the end; missing: what is missing before it: "a value", or what would close a bracket; error: lark's, with what
-    could stand there, and None for brackets too deep.
-    """
-
-    def __init__(self, word: Word | None, missing: str, error: UnexpectedToken | None) -> None:
-        super().__init__(missing)
-        self.word, self.missing, self.error = word, missing, error
-
-    def as_in(self, reasons: Mapping[str, Sequence[str]], words: Callable[[str], Sequence[Word]]) -> str:
-        """Return the reason whose examples, made into words, fail in the same way."""
-        if self.error is None:
-            return ""
-        return self.error.match_examples(lambda text: _parser().parse(words(text), "chain"), reasons, use_accepts=True) or ""
+    def __init__(self, word: Word | None, reason: str) -> None:
+        super().__init__(reason)
+        self.word = word
 
 
 class Values(Interpreter[Word, Any]):
@@ -88,13 +101,35 @@ def parse(words: Sequence[Word], start: str) -> Node:
     """Parse a formula: a "chain", or the "right" side of an equation as text. Raises: Misplaced."""
     inside = _open(words)
     if deep := next((k for k, brackets in enumerate(inside) if len(brackets) > DEEPEST), 0):
-        raise Misplaced(words[deep], f"more than {DEEPEST} brackets within one another are not read", None)
+        raise Misplaced(words[deep], f"more than {DEEPEST} brackets within one another are not read")
     try:
         return _parser().parse(words, start)
     except UnexpectedToken as error:
         place = next((k for k, word in enumerate(words) if word is error.token), len(words))
-        missing = "a value" if "NUMBER" in error.accepts else inside[place - 1][-1:] if place else ""
-        raise Misplaced(words[place] if place < len(words) else None, missing, error) from None
+        reason = _reason(words, place, inside, error.accepts, WRITTEN[start])
+        raise Misplaced(words[place] if place < len(words) else None, reason) from None
+
+
+def _reason(words: Sequence[Word], place: int, inside: Sequence[str], accepts: set[str], written: Mapping[str, str]) -> str:  # noqa: PLR0911
+    """Say why a word cannot stand where it does, from what could; nothing if that is not known."""
+    kind, before = words[place].type if place < len(words) else "", words[place - 1].type if place else ""
+    level = inside[place - 1] if place else ""
+    if kind == "DIFF":
+        return "d is read in derivatives and integrals only"
+    if "NUMBER" in accepts and kind != "_LBRACE":
+        return VALUES.get((before, kind), VALUES.get((before, ""), "a value is missing")).format(**written)
+    if accepts <= {"_UNDER", "CARET"} and before != "_LIM":
+        return "sums and integrals are read from one end to another, \\int_a^b ... dx"
+    at_level = [word for word, brackets in zip(words[:place], inside, strict=False) if brackets == level]
+    if "PLUS" in accepts and "LETTER" not in accepts and kind in FURTHER:
+        return next((ENDLESS[word.type] for word in reversed(at_level) if word.type in ENDLESS), "")
+    if kind in ("PLUS", "MINUS") and any(word.type in ("_SUM", "_LIM") for word in at_level):
+        return "how far does the sum or limit reach? write brackets about what follows it, or about all of it"
+    if kind in WRONG and not (kind == "_COMMA" and level):
+        return WRONG[kind].format(**written)
+    if level and not accepts.isdisjoint(CLOSED) and level[-1] != "".join(words[place : place + 1]):
+        return f"{level[-1]} is missing"
+    return "the d of the integral is missing, as in \\int_0^1 x dx" if "DIFF" in accepts and kind in ("", "REL") else ""
 
 
 def _open(words: Sequence[Word]) -> list[str]:

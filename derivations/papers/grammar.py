@@ -9,49 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 from sympy import Expr, evaluate
 
-from derivations.grammar import Misplaced, Word, parse
+from derivations.grammar import Misplaced, parse
 from derivations.papers.letters import Letter
 from derivations.papers.names import Cursor
 from derivations.papers.reading import CONSTANTS, FUNCTIONS, Reader
-from derivations.papers.tokens import RELATIONS, Token, Unread, tokens
+from derivations.papers.tokens import RELATIONS, Token, Unread
 from derivations.papers.words import words
 
 __all__ = ["Chain", "joined", "new_letter", "read_chain", "read_value"]
-
-# What is wrong, by formulas that fail in the same way: h, F are functions.
-REASONS = {
-    "how far does the argument of a function reach? write brackets": [
-        r"\sin x y = 1", r"\sin x^2 = 1", r"\sin{x} y = 1", r"\exp x / y = 1", r"\sin x (y) = 1", r"\sin x \cdot y = 1",
-        r"\sin \frac{x}{y} y = 1", r"\sin h(x) y = 1", r"\sin |x| y = 1", r"\sin 2 x = 1", r"\sin x \sin x = 1",
-    ],
-    "several factors follow the /; write brackets, or \\frac": [
-        "a/b c = 1", "a/b/c = 1", r"a/b \cdot c = 1", "a/b (c) = 1", "a/2 c = 1", "a/2/c = 1", "a/(b) c = 1", "a/b^2 c = 1",
-    ],
-    "braces do not show in print; write brackets": [
-        "a/{b c} = 1", "{a + b} c = 1", "a {b} = 1", "a + {b} = 1", "a = {b}", r"\frac{{a}}{b}",
-    ],
-    "a second exponent; write brackets": ["x^2^3 = 1", "x^{2}^3 = 1"],
-    "the number stands behind a factor; write \\cdot before it": ["x 2 = 1", "2 3 = 6", "(x) 2 = 1", "x^2 2 = 1", "2^2 3 = 1"],
-    "how far does the derivative reach? write brackets": [
-        r"\frac{d}{dt} h v = 1", r"\frac{d}{dt} (h)^2 = 1", r"\frac{d}{dt} (h) v = 1",
-    ],
-    "how far does the sum or limit reach? write brackets about what follows it, or about all of it": [
-        r"\sum_{k=1}^3 k + 1 = 7", r"\sum_{k=1}^3 k - 1 = 7", r"\lim_{x \to 0} x + 1 = 1",
-    ],
-    "roots other than the square root are not read; write a power": [r"\sqrt[3]{x} = 1"],
-    "sums and integrals are read from one end to another, \\int_a^b ... dx": [
-        r"\int x dx = 1", r"\int_0 x dx = 1", r"\sum_{k=1} k = 1",
-    ],
-    "the d of the integral is missing, as in \\int_0^1 x dx": [r"\int_0^1 x = 1"],
-    "d is read in derivatives and integrals only": ["d x = 1", "x d = 1", "x = d"],
-    "the argument of a function is missing": [r"\sin = 1", r"\sin + x = 1", r"\sin"],
-    "write one formula a row": ["x = 1, y = 2"],
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -79,19 +48,13 @@ def _tree(found: Sequence[Token], letters: Mapping[str, Letter], functions: Mapp
     try:
         return parse(words(found, letters, functions), "chain")
     except Misplaced as error:
-        word, last, missing = error.word, found[-1], error.missing
+        word, last, reason = error.word, found[-1], str(error)
+        missing = not reason or reason.endswith("is missing")
         if word is None:
-            place = Token("end", "", last.line, last.column + len(last.text))
-            raise Unread(place, f"{missing or 'a value'} is missing at the end") from None
-        said = f"{missing} is missing before it" if missing and word.type == "REL" else ""
-        reason = said if missing != "a value" and said else error.as_in(REASONS, _example) or said
-        reason = missing if error.error is None else f"{word} is not read here{': ' * bool(reason)}{reason}"
-        raise Unread(Token("", "", word.line or 1, word.column or 1), reason) from None
-
-
-@cache
-def _example(text: str) -> list[Word]:
-    return words(tokens(text, Token("", "", 1, 1)), {"h": Letter("h", arguments=("t",)), "v": Letter("v", arguments=("t",))}, {})
+            place, reason = Token("end", "", last.line, last.column + len(last.text)), reason or "a value is missing"
+            raise Unread(place, reason + " at the end" * missing) from None
+        because = f": {reason}{' before it' * missing}" if reason else ""
+        raise Unread(Token("", "", word.line or 1, word.column or 1), f"{word} is not read here{because}") from None
 
 
 def read_chain(

@@ -30,7 +30,7 @@ NAME = r"d[A-Za-z]\w*(?:\^\w+)?/dt|[A-Za-z]\w*(?:\^[A-Za-z]\w*)?'*"
 TOKEN = re.compile(rf"(?P<number>\d+(?:\.\d+)?(?:e[+-]?\d+)?)|(?P<name>{NAME})(?P<call>\()?|(?P<sign>\S)", re.ASCII)
 OPERATORS = {"+": "PLUS", "-": "MINUS", "*": "TIMES", "/": "DIVIDE"}
 SIGNS = {**OPERATORS, "^": "CARET", ",": "_COMMA", "(": "_LPAR", ")": "_RPAR", "[": "_LCOL", "]": "_RCOL", "|": "_LBAR"}
-BEGIN, END = ("NUMBER", "LETTER", "VALUE", "_LPAR", "_LCOL", "_LBAR"), ("NUMBER", "LETTER", "_TOP", "_RPAR", "_RCOL", "_RBAR")
+END = ("NUMBER", "LETTER", "_TOP", "_RPAR", "_RCOL", "_RBAR")
 
 
 def _sigma(a: Expr) -> Expr:
@@ -198,18 +198,8 @@ def _tree(text: str) -> Node:
     try:
         return parse(_words(text), "right")
     except Misplaced as error:
-        kind, accepts = getattr(error.word, "type", ""), error.error.accepts if error.error else ()
-        reason = f"{error.missing or 'an operator'} is missing"
-        if error.error is None:
-            reason = error.missing
-        elif error.missing == "a value":
-            reason += "" if "_LPAR" in accepts else "; an exponent stands in brackets, if it is more than a number or a name"
-        elif kind in BEGIN and "LETTER" not in accepts:
-            reason = "several factors follow the /; write brackets about them, or * before this one"
-        elif kind == "NUMBER":
-            reason = "the number stands behind a factor; write * before it"
         rest = "" if error.word is None else text[error.word.start_pos :]
-        raise ValueError(f"in {text!r}, before {rest!r}: {reason}.") from None
+        raise ValueError(f"in {text!r}, before {rest!r}: {str(error) or 'an operator is missing'}.") from None
 
 
 def _words(text: str) -> list[Word]:

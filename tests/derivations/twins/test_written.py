@@ -63,7 +63,7 @@ REFUSED = {
     "b(h, h)": "b.* is no function",
     "|h": r"\| is missing",
     "h 2": r"the number stands behind a factor; write \* before it",
-    "h^-1": "an exponent stands in brackets",
+    "h^-1": "an exponent of several signs stands in brackets",
     "|h |b| h|": r"not certain which \| opens and which closes",
     "W + h": r"a sum of sizes \(2, 2\) and \(2,\)",  # NumPy adds h to each row
     "b * W": "a product of sizes",
