@@ -43,7 +43,8 @@ def page(study: Study, docs: Path = DOCS) -> str:
     """Write the page of a study from its record."""
     folder = docs / "tables" / study.name
     words, found = read_words(folder), Found.read(folder)
-    kept = [f"[{name}](../tables/{study.name}/{name})" for name in ("runs.csv", "rows.csv") if (folder / name).exists()]
+    # No links: the site would copy each file, three megabytes in all.
+    kept = [f"`docs/tables/{study.name}/{name}`" for name in ("runs.csv", "rows.csv") if (folder / name).exists()]
     text = found.markdown(study, lambda figure: f"../figures/{_file(study.name, figure)}", words, " and ".join(kept))
     return f"# {words.title}\n\n{text}\n"
 
