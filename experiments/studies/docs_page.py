@@ -21,10 +21,11 @@ import tyro
 from experiments.reports.marked import fill
 from experiments.reports.pages import write_pages
 from experiments.reports.spreads import markdown
-from experiments.studies.found import REPORT, Found, read_words
+from experiments.studies.found import REPORT, WORDS, Found, read_words
 from experiments.studies.registry import OWN, study_named
 from experiments.studies.report import Report, report_of
 from experiments.studies.study import Study
+from experiments.studies.verdicts import NoVerdict
 from experiments.usage import UsageError
 
 __all__ = ["DOCS", "indexed", "page", "pages", "record"]
@@ -33,10 +34,14 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
 def record(report: Report, docs: Path = DOCS) -> None:
-    """Keep what a report says, and its figures."""
+    """Keep what a report says, and its figures. Raises: UsageError where there is no verdict, before anything is written."""
     name = report.study.name
+    if isinstance(report.verdict, NoVerdict):
+        raise UsageError(f"nothing is published of {name} without a verdict: {report.word}. {report.sentence}")
     drawn = {docs / "figures" / _file(name, figure): report.svg(figure) for figure in report.figures}
-    write_pages({docs / "tables" / name / REPORT: report.found.text(), **drawn})
+    kept = docs / "tables" / name / REPORT
+    if kept in write_pages({kept: report.found.text(), **drawn}) and kept.with_name(WORDS).exists():
+        print(f"{kept.with_name(WORDS)} was written of the runs before: read it again")
 
 
 def page(study: Study, docs: Path = DOCS) -> str:

@@ -19,6 +19,7 @@ from experiments.files import MOST_JSON
 from experiments.reports.pages import short_paragraphs
 from experiments.studies.specs import FilledTable
 from experiments.studies.verdicts import Part, Verdict, partial_words
+from experiments.usage import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,17 +82,23 @@ class Found:
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        found = json.loads(read_file(folder / REPORT, MOST_JSON))
-        tables = [FilledTable(**table) for table in found["tables"]]
-        return cls(**{**found, "tables": tables, "parts": [tuple(part) for part in found["parts"]]})
+        """Read what `text` wrote. Raises: UsageError for a file that has something else."""
+        try:
+            found = json.loads(read_file(folder / REPORT, MOST_JSON))
+            tables = [FilledTable(**table) for table in found["tables"]]
+            return cls(**{**found, "tables": tables, "parts": [tuple(part) for part in found["parts"]]})
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise UsageError(f"{folder / REPORT} is no record of what a study found: {error!r}") from None
 
 
 def read_words(folder: Path) -> Words:
-    """Read what somebody wrote; where nobody did, the title is the name of the folder."""
+    """Read what somebody wrote; where nobody did, the title is the name of the folder. Raises: UsageError without a title."""
     if not (folder / WORDS).exists():
         return Words(folder.name.replace("-", " ").capitalize())
     text, mark, more = read_file(folder / WORDS, MOST_JSON).decode().partition("\n## ")
     title, *short = [part.strip() for part in text.strip().split("\n\n")]
+    if not title.startswith("# ") or "\n" in title:
+        raise UsageError(f"{folder / WORDS} begins with a title, a line '# What was asked' and an empty one; got {title[:80]!r}.")
     return Words(title.removeprefix("# "), short, f"{mark}{more}".strip())
 
 

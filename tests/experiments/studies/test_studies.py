@@ -431,6 +431,27 @@ def test_the_command_writes_the_pages_that_change_and_no_others(done, tmp_path, 
     assert (places := [page.read_text().index(words) for words in order]) == sorted(places)
 
 
+def test_what_is_no_verdict_no_record_or_has_no_title_is_told_and_changes_nothing(done, tmp_path):
+    folder, report = tmp_path / "tables" / "fake", report_of(done, Fake())
+    docs_page.record(report, tmp_path)
+    before = (folder / "report.json").read_bytes()
+    for key in KEYS[:4]:
+        (place_of(done, key) / "rows.json").unlink()
+    with pytest.raises(
+        UsageError, match=r"nothing is published of fake without a verdict: Not decided yet\. Three runs are needed\."
+    ):
+        docs_page.record(report_of(done, Fake()), tmp_path)
+    assert (folder / "report.json").read_bytes() == before
+    for words in ("", "In short.\n", "# A title\nand more\n"):
+        (folder / "words.txt").write_text(words)
+        with pytest.raises(UsageError, match=r"words.txt begins with a title"):
+            docs_page.page(Fake(), tmp_path)
+    for text in ("", "[]", "{}", before.decode().replace("heading", "word")):
+        (folder / "report.json").write_text(text)
+        with pytest.raises(UsageError, match=r"report.json is no record"):
+            Found.read(folder)
+
+
 @pytest.mark.parametrize(
     ("text", "counts"),
     [
