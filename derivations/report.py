@@ -143,6 +143,10 @@ class Report:
                 lines += [f"- {label}: {'; '.join(map(_in_markdown, cells))}" for label, cells in finding.shown]
         return "\n".join([*lines, ""])
 
+    def excerpts_in_html(self) -> str:
+        """Write the excerpts alone, for a notebook's table."""
+        return "".join(_typed_in_html(part.excerpt) for part in self.parts if part.excerpt is not None)
+
     def _repr_html_(self) -> str:
         head = "".join(f"<p>{escape(line)}</p>" for line in (self.title, *self.summary))
         return f'<div class="ctrnn">{head}{"".join(map(_html, self.parts))}</div>'
@@ -174,7 +178,7 @@ def _typed(excerpt: Excerpt, width: int) -> Iterator[str]:
         else:
             yield from _wrapped(start, text, width) if text.strip() else []
         for formula in line.formulas:
-            yield from _wrapped(f"{'':{len(start)}}    ", formula.words, width)
+            yield from _wrapped(f"{'':{len(start)}}-> ", formula.words, width)
 
 
 def _fenced(excerpt: Excerpt) -> list[str]:
@@ -190,14 +194,17 @@ def _in_markdown(cell: str | Basic | Formula) -> str:
     return f"${formula.display}$" if formula.display else f"`{formula.words}`"
 
 
+def _typed_in_html(excerpt: Excerpt) -> str:
+    lines = "".join(
+        f'<pre style="margin:0;white-space:pre-wrap">{escape(line.text)}</pre>'
+        + "".join(f'<div style="margin-left:3em;opacity:0.8">{in_html(formula)}</div>' for formula in line.formulas)
+        for line in excerpt.lines
+    )
+    return f'<div style="margin-top:0.8em"><strong>{escape(excerpt.title)}</strong>{lines}</div>'
+
+
 def _html(part: Part) -> str:
-    found = ""
-    if part.excerpt is not None:
-        lines = "".join(
-            f'<pre style="margin:0;white-space:pre-wrap">{escape(line.text)}</pre>{"".join(map(in_html, line.formulas))}'
-            for line in part.excerpt.lines
-        )
-        found = f'<div style="margin-top:0.8em"><b>{escape(part.excerpt.title)}</b>{lines}</div>'
+    found = _typed_in_html(part.excerpt) if part.excerpt is not None else ""
     rows = ""
     for finding in part.findings:
         colour = COLOURS[TRUTH.get(WORDS[finding.verdict].kind)]

@@ -132,8 +132,8 @@ def prove(
         set: Arguments of what makes the module; input_size is 2 and hidden_size 3 where it needs them.
         seconds: After which the answer is undecided; of a paper, that to each claim.
         code: Of a paper: run the files that it names, to prove that their code is its equations.
-        format: Of a paper: table, json, latex, html or markdown.
-        out: Of a paper: file to write.
+        format: Of the report: table, html or markdown; of a paper also json or latex, a ledger.
+        out: File to write.
     """
     if Path(cell).suffix in PAPERS:
         if equations is not None or set:
@@ -142,11 +142,13 @@ def prove(
         from experiments.papers import run as judge  # noqa: PLC0415
 
         return DONE if judge(Path(cell), form, out, run_code=code, seconds=seconds) else FAILED
-    if (code, format, out) != (False, None, None):
-        raise UsageError("--code, --format and --out are for a paper, PAPER.md or PAPER.tex.")
+    form = format or REPORTS.get(out.suffix if out else "", "table")
+    check_word("format", form, ("table", "html", "markdown"))
+    if code:
+        raise UsageError("--code is for a paper, PAPER.md or PAPER.tex; the code of a cell is run anyhow.")
     from experiments.prove import run  # noqa: PLC0415
 
-    return DONE if run(cell, equations, seconds, [word for words in set for word in words]) else FAILED
+    return DONE if run(cell, equations, seconds, [word for words in set for word in words], form, out) else FAILED
 
 
 def breakdown(

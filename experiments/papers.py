@@ -27,6 +27,7 @@ from derivations.papers.report import decided_within, is_proved, report
 from derivations.papers.tokens import Token, Unread
 from derivations.prover.statements import Statement
 from derivations.prover.verdict import UNDECIDED, Verdict
+from derivations.report import Part
 from derivations.tracing.equations import match
 from derivations.tracing.proof import verify
 from derivations.tracing.reading import UnknownOperation
@@ -63,7 +64,9 @@ def run(file: Path, form: str, out: Path | None, *, run_code: bool = False, seco
         return is_proved(show(found, form, out, [*_notes(paper)], more))
     if out is not None:
         check_output(out)
-    made = report(paper, [*watched(found)], file.name)
+    claims = [*watched(found)]
+    beside = {e.label: s.parts for e in entries for s in e.statements if isinstance(s, _IsCode) and s.parts}
+    made = report(paper, claims, file.name, beside)
     write_report(made, form, out, typed("prove", str(file), *["--code"] * run_code, out=out))
     return made.proved
 
@@ -126,6 +129,12 @@ class _IsCode:
     field: bool
     printed: tuple[Basic, ...]
     kind = "code"
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """Return the lines of the code, with the mathematics read from them; none where it is not read."""
+        found = self._verdict.reports
+        return tuple(Part(p.excerpt, ()) for p in found(self._verdict).parts if p.excerpt) if found is not None else ()
 
     def formulas(self) -> tuple[Basic, ...]:
         return self.printed

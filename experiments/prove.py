@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from torch import nn
 
-from derivations.prover.verdict import condition_words
 from derivations.tracing.formula import OWN_FORMULA
 from derivations.tracing.proof import verify
 from derivations.tracing.reading import UnknownOperation
 from derivations.tracing.symbolic import SECONDS, symbolic
 from experiments.code_files import SIZES, called, imported, no_exit, required
+from experiments.derive.run import write_report
+from experiments.files import check_output
 from experiments.settings import assignments, value_of, words_of
-from experiments.usage import UsageError, nearest
+from experiments.usage import UsageError, nearest, typed
 
 __all__ = ["run"]
 
@@ -23,15 +26,21 @@ __all__ = ["run"]
 MADE_WITH = dict(zip(SIZES, (2, 3), strict=True))  # of a class that wants them, and is given none
 
 
-def run(cell: str, equations: str | None = None, seconds: float = SECONDS, words: Sequence[str] = ()) -> bool:
-    r"""Print the verdict, and return whether the cell is proved equal to the equations.
+def run(
+    cell: str, equations: str | None = None, seconds: float = SECONDS, words: Sequence[str] = (), form: str = "table",
+    out: Path | None = None,
+) -> bool:  # fmt: skip
+    r"""Report the verdict, and return whether the cell is proved equal to the equations.
 
     Args:    cell: FILE.py:NAME of a module, or of what makes one; words: KEY=VALUE, of its arguments, which may leave out
              input_size and hidden_size; equations: FILE.py:NAME of anything that
              `derivations.verify` takes, or of a function that makes it, of nothing or of `symbolic(cell)`; None for the
-             `formula` of the cell's own class; seconds: after which the answer is undecided.
+             `formula` of the cell's own class; seconds: after which the answer is undecided; form, out: of the report.
     Raises:  UsageError where there is no such file or name, or the equations do not fit the cell.
     """
+    if out is not None:
+        check_output(out)
+    command = typed("prove", cell, equations=equations, set=" ".join(words) or None, out=out)
     module = _named(cell)
     arguments: dict[str, Any] = {}
     if callable(module) and not isinstance(module, nn.Module):
@@ -54,14 +63,15 @@ def run(cell: str, equations: str | None = None, seconds: float = SECONDS, words
         return False
     except (ValueError, TypeError) as error:
         raise UsageError(str(error)) from error
-    print(verdict.verdict)
-    print(f"  {verdict.evidence}")
-    if arguments:
-        print(f"  made with {', '.join(f'{key}={words_of(value)}' for key, value in arguments.items())}")
-    if verdict.defined_on:
-        print(f"  defined where {' and '.join(condition_words(verdict.defined_on))}")
-    if verdict.counterexample is not None:
-        print("  " + str(verdict.replay()).replace("\n", "\n  "))
+    made = f"made with {', '.join(f'{key}={words_of(value)}' for key, value in arguments.items())}" if arguments else ""
+    if verdict.reports is None:  # nothing was read
+        print(verdict.verdict, f"  {verdict.evidence}", *[f"  {made}"] * bool(made), sep="\n")
+        return False
+    found = verdict.report()
+    summary = (verdict.verdict, *[made] * bool(made), f"Exit status {0 if verdict else 1}.")
+    if form == "table":  # its first line is the verdict, as it ever was
+        found = replace(found, title=summary[0], summary=summary[1:])
+    write_report(replace(found, title=cell, summary=summary) if form != "table" else found, form, out, command)
     return bool(verdict)
 
 

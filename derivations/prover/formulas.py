@@ -6,7 +6,7 @@ and is not well-formed XML at "<".
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from latex2mathml.converter import convert
@@ -39,12 +39,13 @@ class Formula:
     display: str = ""
 
 
-def written(formula: Basic | MatrixBase) -> Formula:
-    """Write a formula in all four."""
+def written(formula: Basic | MatrixBase, upright: Iterable[Symbol] = ()) -> Formula:
+    """Write a formula in all of these, letters that are words of code, rate_1, upright."""
     text, words = sstr(formula), plain(formula)
     if len(text) > LONGEST or any(symbols.is_odd(name) for name in _names(formula)):
         return Formula(text, "", "", words)
-    names, display = _letters(formula), latex_of(formula)
+    names = _letters(formula)
+    display = str(InLatex({"symbol_names": {**names, **{u: _upright(u.name) for u in upright}}}).doprint(formula))
     # Browsers know one variant of letters, the upright one; of others they show the ordinary italics.
     mathml = convert(display).replace('mathvariant="monospace"', 'mathvariant="normal"')
     mathml = mathml[mathml.index(">") + 1 : mathml.rindex("<")]
@@ -58,6 +59,11 @@ def latex_of(formula: Basic | MatrixBase) -> str:
 
 def _letters(formula: Basic | MatrixBase) -> dict[Symbol, str]:
     return {letter: _letter(letter) for letter in getattr(formula, "free_symbols", ())}
+
+
+def _upright(name: str) -> str:
+    word, _, index = name.rpartition("_")
+    return rf"\mathtt{{{symbols.latex_text(word or name)}}}" + (f"_{{{index}}}" if word else "")
 
 
 def _names(formula: Basic | MatrixBase) -> Iterator[str]:

@@ -50,7 +50,7 @@ class Verdict(Shown):
              it; defined_on: what must be true besides the letters' assumptions for both sides to be defined, as relations:
              outside of it the verdict says nothing, and "holds" becomes "holds under the stated assumptions"; certificate:
              what the checker needs to see the same; replays: computes both sides at the counterexample, for `replay`;
-             statement: what was asked, in words. Notebooks show a table.
+             statement: what was asked, in words; reports: makes what `report` gives. Notebooks show a table.
     """
 
     verdict: str
@@ -61,6 +61,7 @@ class Verdict(Shown):
     certificate: tuple[Any, ...] = field(default=(), repr=False)
     replays: Callable[[], Any] | None = field(default=None, compare=False, repr=False)
     statement: str = field(default="", compare=False, repr=False)
+    reports: Callable[[Verdict], Any] | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.defined_on and self.verdict == HOLDS:
@@ -90,6 +91,18 @@ class Verdict(Shown):
         if self.replays is None:
             raise ValueError("there is nothing to replay: only counterexamples that come with code are computed.")
         return self.replays()
+
+    def report(self) -> Any:
+        """Report the verdict beside the lines of the code, with the mathematics read from them; `print` it, or `.markdown()`.
+
+        Raises:  ValueError where the verdict is of no code.
+        """
+        if self.reports is None:
+            raise ValueError("there is no code to report of: only `verify` of a module that could be read gives a report.")
+        return self.reports(self)
+
+    def _repr_html_(self) -> str:
+        return super()._repr_html_() + (self.reports(self).excerpts_in_html() if self.reports is not None else "")
 
     def __bool__(self) -> bool:
         return self.holds is True

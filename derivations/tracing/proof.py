@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from time import perf_counter
 
 import sympy
@@ -15,6 +16,7 @@ from ctrnn.fields.computed import with_free_weights
 from ctrnn.fields.field import VectorField
 from derivations.prover.timelimit import OutOfTime, time_limit
 from derivations.prover.verdict import BUT_FOR_ROUNDING, HOLDS_ASSUMING, UNDECIDED, Verdict, condition_words
+from derivations.tracing.beside import report_of
 from derivations.tracing.blocks import Unwide
 from derivations.tracing.decision import decide
 from derivations.tracing.equations import Letters, has_derivatives, match
@@ -220,4 +222,5 @@ def _verified(
     ]
     replays = None if refuted is None else Replay(module, program, system, right, refuted)
     word = HOLDS_ASSUMING if verdict and conditions.assumed else verdict.verdict
-    return replace(verdict, verdict=word, evidence="; ".join(notes), replays=replays)
+    reports = partial(report_of, module, program, system, right)
+    return replace(verdict, verdict=word, evidence="; ".join(notes), replays=replays, reports=reports)

@@ -19,7 +19,7 @@ from derivations.tracing.values import Entries, Value, exact, is_truth, number
 from discretize import compat
 from discretize.kernels.record.recording import operation_name, source_line
 
-__all__ = ["UnknownOperation", "read"]
+__all__ = ["UnknownOperation", "read", "values_of"]
 
 # Where and how numbers are stored; a type that changes them is seen at the result.
 WITHOUT_MEANING = {"dtype", "layout", "device", "pin_memory", "memory_format", "implicit", "out_dtype"}
@@ -50,6 +50,12 @@ def read(program: Program, letters: Mapping[str, object]) -> list[Value]:
     Args:    letters: by names of parameters and of placeholders of inputs, arrays of SymPy letters.
     Raises:  ValueError where samples are mixed or drawn at random; `UnknownOperation`, with the line of code.
     """
+    values = values_of(program, letters)
+    return [v for leaf in program.returned for v in values[leaf.name].reshape(-1)]
+
+
+def values_of(program: Program, letters: Mapping[str, object]) -> dict[str, Any]:
+    """Read all that a program computes for one sample, by names of its nodes. Raises: as `read`."""
     for node in program.graph.nodes:  # first, for an unknown operation is to be named and not said to mix samples
         if node.op == "call_function" and node.target is not operator.getitem:
             _check_known(node)
@@ -63,7 +69,7 @@ def read(program: Program, letters: Mapping[str, object]) -> list[Value]:
             values[node.name] = _given(program, node.name, letters)
         elif node.op == "call_function":
             values[node.name] = _typed(node, _apply(node, values))
-    return [v for leaf in program.returned for v in values[leaf.name].reshape(-1)]
+    return values
 
 
 def _check_known(node: Node) -> None:

@@ -36,6 +36,7 @@ __all__ = [
     "as_written",
     "check_distinct",
     "diffusion_of",
+    "letters_of",
     "out_of_time",
     "symbolic",
     "symbolic_field",
@@ -113,8 +114,7 @@ def symbolic_field(field: VectorField) -> SymbolicField:
 def system_of(program: Program, module: nn.Module, field: bool | None = None) -> SymbolicField | SymbolicStep:
     """Read the equations of a recorded program."""
     field = isinstance(module, VectorField) if field is None else field
-    arrays = _parameters(module)
-    given = _arguments(program, field)
+    arrays, given = letters_of(program, module, field)
     values = read(program, {**arrays, **given})
     state = tuple(u for name in program.inputs[program.state] for u in given[name])
     inputs = tuple(u for names in program.inputs.values() for name in names for u in given[name] if u not in state)
@@ -126,6 +126,11 @@ def system_of(program: Program, module: nn.Module, field: bool | None = None) ->
         raise ValueError(f"the code answers with {len(column)} numbers for a state of {len(state)}.")
     kind = SymbolicField if field else SymbolicStep
     return kind(program.name, "this project", state, inputs, parameters, column, ordered(conditions))
+
+
+def letters_of(program: Program, module: nn.Module, field: bool) -> tuple[Mapping[str, Entries], dict[str, tuple[Any, ...]]]:
+    """Return the letters of a module's parameters, by their names, and those of its arguments, by placeholder."""
+    return _parameters(module), _arguments(program, field)
 
 
 class _Diffused(nn.Module):

@@ -179,7 +179,9 @@ def test_wrong_usage_of_code_beside_a_paper_is_one_line_that_says_what_to_do(pap
         ([paper("$$ 1 = 1 $$"), "--equations", "cell.py:x"], "--equations and --set are for a cell"),
         ([paper("$$ 1 = 1 $$"), "--format", "word"], "there is no format 'word'"),
         ([paper("$$ 1 = 1 $$"), "--seconds", "0"], "--seconds must be above 0"),
-        (["cell.py:Unit", "--out", "out.json"], "--code, --format and --out are for a paper"),
+        (["cell.py:Unit", "--out", "out.json"], "there is no format 'json'"),
+        (["cell.py:Unit", "--code"], "--code is for a paper"),
+        ([paper("$$ 1 = 1 $$"), "--out", "note.md"], "is the paper itself"),
         ([paper("$$ 1 = 1"), "--out", "out.json"], "line 7, column 1: $$ has no $$"),
         ([paper("\\input{other}", name="note.tex")], "what stands in another file, or is not printed, is not read"),
     ):

@@ -11,6 +11,7 @@ import copy
 import inspect
 import logging
 import os
+import re
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -39,6 +40,7 @@ __all__ = [
     "results_kept",
     "source_line",
     "unknown_size",
+    "user_lines",
     "without_values",
 ]
 
@@ -116,6 +118,12 @@ def source_line(node: Node) -> str:
     given = [k for k, line in enumerate(lines) if line.startswith('File "') and not _is_torch(line)]
     places = [k for k in given if not any(file in lines[k] for file in OURS)]
     return ": ".join(lines[places[-1] : places[-1] + 2]) if places else "a line that torch does not tell"
+
+
+def user_lines(node: Node) -> list[tuple[str, int]]:
+    """The files and lines of the user's code that an operation comes from, the innermost last."""
+    frames = re.findall(r'^\s*File "(.+)", line (\d+), in ', node.meta.get("stack_trace") or "", re.MULTILINE)
+    return [(file, int(line)) for file, line in frames if not _is_torch(file) and file not in OURS]
 
 
 def own_line(frames: traceback.StackSummary, *others: str) -> str:
