@@ -52,6 +52,7 @@ def demo(
     out: Folder = Path("out/demo"),
     input: Input = None,
     rate: Rate = None,
+    set: Set = (),
     verbose: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
 ) -> int:
     """Run the main job on a real recording; writes one page, DIR/index.html.
@@ -60,9 +61,10 @@ def demo(
         out: Folder for index.html and numbers.json.
         input: Your own recording, .npy or .csv: one column a channel, one row a sample.
         rate: Samples per second of your recording.
+        set: How a table is read, as by --task csv: inputs, time, missing, words, decimal, dates, clock, separator, encoding.
         verbose: Print a line for each proof, not only for those that fail.
     """
-    recording, command = _recording("demo", out, input, rate)
+    recording, command = _recording("demo", out, input, rate, set)
     from experiments.demo.run import run  # noqa: PLC0415
 
     return DONE if run(out, recording, command, verbose) else FAILED
@@ -160,6 +162,7 @@ def breakdown(
     out: Folder = Path("out/breakdown"),
     input: Input = None,
     rate: Rate = None,
+    set: Set = (),
 ) -> int:
     """Draw where the Taylor step stops being the field, and what to take instead; or say of a trained model whether it is its
     equation or its step. Writes DIR/index.html.
@@ -173,11 +176,12 @@ def breakdown(
         out: Folder for index.html, the numbers and the figures.
         input: Your own recording, .npy or .csv: one column a channel, one row a sample; not for a trained model.
         rate: Samples per second of your recording.
+        set: How a table is read, as by --task csv: inputs, time, missing, words, decimal, dates, clock, separator, encoding.
     """
     if run is not None or model is not None or data is not None or plugin:
-        _breakdown_of_trained(run, model, data, plugin, out, input, rate)
+        _breakdown_of_trained(run, model, data, plugin, out, input, rate, set)
         return DONE
-    recording, command = _recording("breakdown", out, input, rate)
+    recording, command = _recording("breakdown", out, input, rate, set)
     from experiments.breakdown.run import run as draw  # noqa: PLC0415
 
     return DONE if draw(out, recording, command) else FAILED
@@ -390,10 +394,11 @@ def _breakdown_of_trained(
     out: Path,
     input: Path | None,
     rate: float | None,
+    set: Sequence[Sequence[str]],
 ) -> None:
-    if input is not None or rate is not None:
+    if input is not None or rate is not None or set:
         raise UsageError(
-            "--input and --sampling-rate are for a recording that is played to fields; a trained model has its own data."
+            "--input, --set and --sampling-rate are for a recording that is played to fields; a trained model has its own data."
         )
     if (run is None) == (model is None) or (model is None) != (data is None):
         raise UsageError("Give --run RUN, or --model FILE and --data FILE.")
@@ -410,17 +415,22 @@ def _breakdown_of_trained(
     of_files(model, data, out, command, plugin)
 
 
-def _recording(command: str, out: Path, input: Path | None, rate: float | None) -> tuple[Recording, str]:
+def _recording(
+    command: str, out: Path, input: Path | None, rate: float | None, set: Sequence[Sequence[str]]
+) -> tuple[Recording, str]:
     """Read the recording before torch is imported, so that a wrong file is refused at once; return it and the command."""
-    if input is not None and rate is None:
+    words = [word for words in set for word in words]
+    if input is not None and rate is None and not any(word.startswith("time=") for word in words):
         raise UsageError("--input needs --sampling-rate too: how many samples per second is it?")
-    if rate is not None and input is None:
-        raise UsageError("--sampling-rate is for a recording of yours; name it with --input FILE.")
+    if (rate is not None or words) and input is None:
+        raise UsageError(f"--{'set' if words else 'sampling-rate'} is for a recording of yours; name it with --input FILE.")
     if rate is not None and not (math.isfinite(rate) and rate > 0):
         raise UsageError(f"--sampling-rate must be a number of samples per second above 0, got {rate:g}.")
     from experiments.data.recording import load  # noqa: PLC0415
 
-    return load(input, rate), typed(command, out=out, input=input, sampling_rate=None if rate is None else f"{rate:g}")
+    told = [word for each in words for word in ("--set", each)]
+    shown = typed(command, *told, out=out, input=input, sampling_rate=None if rate is None else f"{rate:g}")
+    return load(input, rate, words), shown
 
 
 def _refuse_foreign_packages() -> None:

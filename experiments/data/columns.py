@@ -95,7 +95,7 @@ class Columns:
         assert values is not None
         if np.isinf(values).any():
             row = int(np.isinf(values).argmax())
-            raise UsageError(f"{self.where(name)}: row {row + 1} is infinite; leave the cell empty.")
+            raise UsageError(f"{self.where(name)}: row {row + 1} is infinite; mend it, or leave the cell empty.")
         return values
 
     def words(self, name: str, *, names: bool = False) -> pd.Series:

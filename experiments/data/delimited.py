@@ -104,10 +104,13 @@ def _short(path: Path, text: io.TextIOWrapper, most: int) -> Iterator[str]:
         yield line
 
 
-def layout_of(path: Path, head: Sequence[str], is_number: Callable[[str], bool], separator: str = "") -> Layout:
+def layout_of(
+    path: Path, head: Sequence[str], is_number: Callable[[str], bool], separator: str = "", unnamed: bool = False
+) -> Layout:
     r"""Find what stands between cells, and the names.
 
-    Args:    head: the first lines; is_number: whether a cell has a number; separator: a word of `SEPARATORS`, "" to find it.
+    Args:    head: the first lines; is_number: whether a cell has a number; separator: a word of `SEPARATORS`, "" to find it;
+             unnamed: whether the first row may be of numbers: then columns are called 1, 2, ...
     Raises:  UsageError where there are no names, or where two signs may stand between.
     """
     if not any(line.strip() for line in head):
@@ -127,7 +130,9 @@ def layout_of(path: Path, head: Sequence[str], is_number: Callable[[str], bool],
         return within or [layout for each in fits if (layout := _named_by(above, each, is_number)) is not None]
 
     named = with_names()
-    if not named and (layout := _fit(head, start, last, is_number)) is not None and layout not in fits:
+    if unnamed and not named:  # 1,5;2,5 is cut into numbers by one sign alone
+        fits = [each for each in fits if all(map(is_number, _head_rows(head, start, each.separator)[0][1]))]
+    if not named and not (unnamed and fits) and (layout := _fit(head, start, last, is_number)) is not None and layout not in fits:
         fits.append(layout)
         named = with_names()
     fits = named or fits
@@ -140,6 +145,8 @@ def layout_of(path: Path, head: Sequence[str], is_number: Callable[[str], bool],
         layout = _first(head, start, last)  # rows of spaces that do not fit the names, and no single column
     layout = layout._replace(remarks=[*(remarks[:-1] if layout.header < start else remarks), *layout.remarks])
     numbers = [name for name in layout.names if is_number(name)]
+    if numbers and unnamed:
+        return layout._replace(header=layout.header - 1, names=[str(k + 1) for k in range(len(layout.names))])
     if numbers and not fits and any(len(row) != len(layout.names) for _, row in _head_rows(head, start, layout.separator)):
         raise UsageError(
             f"{path}: nothing cuts all rows into as many cells as there are names, and {quoted(head[start].strip())} is "

@@ -1,33 +1,52 @@
 r"""Load the recording that the demo plays: matplotlib's EEG, or a .npy or .csv file of the user; channels standardized.
 
 .npy   numbers, (time,) or (time, channels)
-.csv   a row a sample, a column a channel; commas, semicolons, tabs or spaces; a row of names on top if you like
+.csv   a row a sample, a column a channel, as `table.py` reads it; a row of names on top if you like
 """
 
 from __future__ import annotations
 
-import csv
 import itertools
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from matplotlib.cbook import get_sample_data
 
-from experiments.data.delimited import LOOKED_AT, open_lines
-from experiments.data.numerals import is_numeral, marks_of, numeral
+from experiments.data.columns import Columns, Notation
+from experiments.data.numerals import is_numeral, marks_of
+from experiments.data.table import TEXTS, kind_of, read_rows
 from experiments.data.untrusted import check_file, open_array, quoted, unreadable
-from experiments.usage import UsageError
+from experiments.settings import Checked, assignments, settings_from
+from experiments.usage import UsageError, nearest
 
 __all__ = ["MOST_SAMPLES", "Recording", "load"]
 
 MOST_SAMPLES, FEWEST_SAMPLES = 800, 16
-MOST_IN_A_LINE = 100_000  # characters
+SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}  # of the units of stamps
+SAME_RATE = 0.01  # by which a rate may differ from that of the stamps
 MOST_BYTES = 1 << 36  # of a file, of which all lines are counted
 EEG_RATE, EEG_SHAPE = 80.0, (800, 4)
 EEG_CREDIT = "EEG of four electrodes, 10 s, shipped with matplotlib as sample_data/eeg.dat."
+
+
+@dataclass(frozen=True)
+class RecordingSettings(Checked):
+    r"""Says how a table is read as a recording: its channels, () for all columns, the column of stamps, and what cells mean, as
+    the settings of the same names of the task `csv`."""
+
+    inputs: tuple[str, ...] = ()
+    time: str = ""
+    missing: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+    decimal: Literal["", "point", "comma"] = ""
+    dates: Literal["", "day-first", "month-first"] = ""
+    clock: Literal["", "hh:mm", "mm:ss"] = ""
+    separator: Literal["", "comma", "semicolon", "tab", "bar", "space", "none"] = ""
+    encoding: str = ""
 
 
 @dataclass(frozen=True)
@@ -51,20 +70,32 @@ class Recording:
         return len(self.xs) / self.rate
 
 
-def load(path: Path | None, rate: float | None) -> Recording:
+def load(path: Path | None, rate: float | None, words: Sequence[str] = ()) -> Recording:
     r"""Load the recording in a file, or the EEG.
 
-    Args:    path: .npy or .csv, None for the EEG; rate: samples per second, for a file.
+    Args:    path: .npy or .csv, None for the EEG; rate: samples per second, for a file, None where a column of stamps says it;
+             words: `KEY=VALUE` settings of a table.
     Raises:  UsageError for what cannot be read as a recording.
     """
-    if path is None or rate is None:
+    settings = settings_from(RecordingSettings, assignments(words), as_text=True)
+    if path is None:
         xs, names, total, credit, name = *_eeg(), EEG_CREDIT, "an EEG"
         rate = EEG_RATE
     else:
-        xs, names, total = _read(path)
+        xs, names, total, said = _read(path, settings)
+        rate = _agreed(path, rate, said)
         name, credit = path.name, f"your file {path.name}."
     standardized, constant = _standardize(xs)
     return Recording(name, standardized, rate, names, total, tuple(names[k] for k in constant), credit, path is None)
+
+
+def _agreed(path: Path, rate: float | None, said: float | None) -> float:
+    """Return the rate that is given, or that the stamps say. Raises: UsageError for none, and for two."""
+    if rate is None and said is None:
+        raise UsageError("--input needs --sampling-rate too: how many samples per second is it? Its stamps have no unit.")
+    if rate is not None and said is not None and not math.isclose(rate, said, rel_tol=SAME_RATE):
+        raise UsageError(f"{path}: --sampling-rate is {rate:g}, and by its stamps it has {said:.4g} samples per second.")
+    return said if rate is None else rate  # type: ignore[return-value]
 
 
 def _eeg() -> tuple[np.ndarray, tuple[str, ...], int]:
@@ -78,13 +109,19 @@ def _eeg() -> tuple[np.ndarray, tuple[str, ...], int]:
     return np.fromfile(path, dtype="<f8").reshape(EEG_SHAPE), _numbered(EEG_SHAPE[1]), EEG_SHAPE[0]
 
 
-def _read(path: Path) -> tuple[np.ndarray, tuple[str, ...], int]:
-    readers = {".npy": _read_npy, ".csv": _read_csv}
-    if path.suffix.lower() not in readers:
+def _read(path: Path, settings: RecordingSettings) -> tuple[np.ndarray, tuple[str, ...], int, float | None]:
+    """Return samples, names of channels, how many samples there are, and the rate that a column of stamps says."""
+    rate = None
+    if path.suffix.lower() != ".npy" and kind_of(path) not in TEXTS:
         raise UsageError(f"{path}: a recording is a .npy or .csv file, not {path.suffix or 'one without a suffix'}.")
     check_file(path)
     try:
-        xs, names, total = readers[path.suffix.lower()](path)
+        if path.suffix.lower() == ".npy":
+            if settings != RecordingSettings():
+                raise UsageError(f"{path}: --set is for tables; an array has no columns by name, and its numbers one meaning.")
+            xs, names, total = _read_npy(path)
+        else:
+            xs, names, total, rate = _read_table(path, settings)
     except OSError as error:
         raise unreadable(path, error) from None
     if xs.shape[1] > total:
@@ -94,7 +131,7 @@ def _read(path: Path) -> tuple[np.ndarray, tuple[str, ...], int]:
     if not np.isfinite(xs).all():
         row, column = (int(i) for i in np.argwhere(~np.isfinite(xs))[0])
         raise UsageError(f"{path}: {xs[row, column]} in sample {row + 1}, channel {names[column]}; fill or drop such samples.")
-    return xs, names, total
+    return xs, names, total, rate
 
 
 def _read_npy(path: Path) -> tuple[np.ndarray, tuple[str, ...], int]:
@@ -109,96 +146,60 @@ def _read_npy(path: Path) -> tuple[np.ndarray, tuple[str, ...], int]:
     return np.array(table[:MOST_SAMPLES], dtype=np.float64), _numbered(table.shape[1]), len(table)
 
 
-def _read_csv(path: Path) -> tuple[np.ndarray, tuple[str, ...], int]:
-    rows: list[tuple[int, list[str]]] = []
-    names: tuple[str, ...] = ()
-    total, header = 0, False
-    try:
-        for line, cells in _lines(path):
-            if not names:
-                header = not any(is_numeral(cell) or cell.lower() == "nan" for cell in cells)
-                names = tuple(cell or str(k) for k, cell in enumerate(cells, 1)) if header else _numbered(len(cells))
-                if header:
-                    continue
-            if total < MOST_SAMPLES:
-                _check_cells(path, line, cells, len(names))
-                rows.append((line, cells))
-            total += 1
-    except csv.Error:
-        raise UsageError(f"{path}: cannot be read: it is not text with one row a sample.") from None
-    if not rows:
-        raise UsageError(f"{path}: no samples in it, at least {FEWEST_SAMPLES} are needed.")
-    if not header and len(names) == 2:
-        _check_no_decimal_commas(path, rows)
-    return _numbers(path, rows), names, total
+def _read_table(path: Path, settings: RecordingSettings) -> tuple[np.ndarray, tuple[str, ...], int, float | None]:
+    notation = Notation(**{each.name: getattr(settings, each.name) for each in fields(Notation)})
+    table, total = read_rows(path, notation, MOST_SAMPLES, MOST_BYTES, unnamed=True)
+    for name in [*settings.inputs, *filter(None, [settings.time])]:
+        if name not in table:
+            raise UsageError(f"{path}: there is no column {nearest(name, table.names)}")
+    names = settings.inputs or tuple(name for name in table.names if name != settings.time)
+    if not names:
+        raise UsageError(f"{path}: has no column beside {settings.time}.")
+    if not settings.decimal and _is_open_alike(table, names):
+        table = Columns(table.frame, path, replace(notation, decimal="point"), cut=table.cut)
+    _check_no_decimal_commas(table)
+    if words := [name for name in names if not table.is_numbers(name)]:
+        raise UsageError(f"{table.where(words[0])} holds words, and a channel is of numbers; name the channels by inputs=....")
+    rate = _rate_of(table, settings.time) if settings.time else None
+    return np.stack([table.numbers(name) for name in names], 1), names, total, rate
 
 
-def _check_no_decimal_commas(path: Path, rows: Sequence[tuple[int, list[str]]]) -> None:
-    """Refuse 0,036 without names: whole numbers of a second channel have no 0 in front. Raises: UsageError."""
-    pairs = [(line, cells) for line, cells in rows if cells[1].isdecimal() and cells[1][0] == "0" and len(cells[1]) > 1]
-    if pairs and all(cell.lstrip("+-").isdecimal() for _, cells in rows for cell in cells):
-        line, cells = pairs[0]
+def _rate_of(table: Columns, time: str) -> float | None:
+    """Return the samples per second that stamps say, None where they have no unit. Raises: UsageError for irregular ones."""
+    stamps = table.stamps(time)
+    gaps = np.diff(stamps.times)
+    if not len(gaps):
+        return None
+    if not (gaps > 0).all():
+        raise UsageError(f"{table.where(time)}: row {int((gaps <= 0).argmax()) + 2} is not later than the row before it.")
+    if not np.allclose(gaps, median := float(np.median(gaps)), rtol=1e-3, atol=0):
         raise UsageError(
-            f"{path}: {quoted(','.join(cells))} in line {line} is two channels, or one with a decimal comma; add a row of names, "
-            "or write decimal points."
+            f"{table.where(time)}: rows are {gaps.min():.4g} to {gaps.max():.4g} apart, and a recording has one rate; "
+            "resample it, or train on it as it is by ctrnn train --task csv."
         )
+    return 1 / (median * SECONDS[stamps.unit]) if stamps.unit else None
 
 
-def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Yield number and cells of every line that is not blank; a file without line ends is not read whole."""
-    with open_lines(path, MOST_BYTES, most_in_a_line=MOST_IN_A_LINE) as lines:
-        head = list(itertools.islice(lines, LOOKED_AT))
-        reader = csv.reader(itertools.chain(head, lines), delimiter=_delimiter(head), skipinitialspace=True)
-        for cells in reader:
-            if any(cell.strip() for cell in cells):
-                yield reader.line_num, [cell.strip() for cell in cells]
+def _is_open_alike(table: Columns, names: Sequence[str]) -> bool:
+    """Return whether no cell says what 1.000 is, and both readings are the same once standardized: all of a channel are so."""
+    cells = [[cell for cell in table.frame[name] if isinstance(cell, str) and is_numeral(cell)] for name in names]
+    if marks_of(itertools.chain(*cells))[0]:
+        return False
+    some = [[marks_of([cell])[1] for cell in column] for column in cells]
+    return any(map(any, some)) and all(all(each) or not any(each) for each in some)
 
 
-def _delimiter(head: Sequence[str]) -> str:
-    """Return what cuts all of the first lines into as many numbers each, or else what is in the first of them."""
-    lines = [line for line in head if line.strip()]
-    for sign in ",;\t| ":
-        rows = [list(map(str.strip, row)) for row in csv.reader(lines, delimiter=sign, skipinitialspace=True)]
-        below = [cell for row in rows[1:] for cell in row]
-        if len({len(row) for row in rows}) == 1 and len(rows[0]) > 1 and below and all(map(is_numeral, below)):
-            return sign
-    return next((sign for sign in ",;\t" if lines and sign in lines[0]), ",")
-
-
-def _check_cells(path: Path, line: int, cells: list[str], width: int) -> None:
-    if len(cells) != width:
-        raise UsageError(f"{path}: line {line} has {len(cells)} columns, the lines before it {width}.")
-    for column, cell in enumerate(cells, 1):
-        read = numeral(cell, "")
-        if cell.lower() == "nan" or (read is not None and not math.isfinite(float(read.text))):
-            raise UsageError(f"{path}: {cell} in row {line}, column {column}; fill or drop such samples.")
-        if read is None:
-            raise UsageError(f"{path}: line {line}, column {column}: {cell!r} is not a number.")
-
-
-def _numbers(path: Path, rows: Sequence[tuple[int, list[str]]]) -> np.ndarray:
-    """Return the numbers of rows, by the decimal mark that their cells say."""
-    marks, _ = marks_of({cell for _, cells in rows for cell in cells})
-    mark = marks.pop() if len(marks) == 1 else ""
-    channels = list(zip(*(cells for _, cells in rows), strict=True))
-    unclear = [not mark and any(map(_is_open, cells)) and not all(map(_is_open, cells)) for cells in channels]
-    found = []
-    for line, cells in rows:
-        read = [numeral(cell, mark or ".") for cell in cells]
-        for column, (cell, number) in enumerate(zip(cells, read, strict=True), 1):
-            if number is None or marks or (unclear[column - 1] and _is_open(cell)):
-                raise UsageError(
-                    f"{path}: line {line}, column {column}: {quoted(cell)} may be read with a decimal point or a decimal comma; "
-                    "write all numbers with decimal points and without marks between thousands."
-                )
-        found.append([float(number.text) for number in read if number is not None])
-    return np.array(found)
-
-
-def _is_open(cell: str) -> bool:
-    """Return whether a cell is like 1.000: where all of a channel are, both readings are the same once standardized."""
-    read = numeral(cell, "")
-    return read is not None and read.open
+def _check_no_decimal_commas(table: Columns) -> None:
+    """Refuse 0,036 without names: whole numbers of a second channel have no 0 in front. Raises: UsageError."""
+    if table.names != ["1", "2"] or table.cut != ",":
+        return
+    one, two = ([str(cell) for cell in table.frame[name]] for name in table.names)
+    pairs = [k for k, cell in enumerate(two) if cell.isdecimal() and cell[0] == "0" and len(cell) > 1]
+    if pairs and all(cell.lstrip("+-").isdecimal() for cell in [*one, *two]):
+        raise UsageError(
+            f"{table.path}: {quoted(f'{one[pairs[0]]},{two[pairs[0]]}')} in row {pairs[0] + 1} is two channels, or one with a "
+            "decimal comma; add a row of names, or write decimal points."
+        )
 
 
 def _numbered(channels: int) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from experiments.data.numerals import is_numeral
 from experiments.data.untrusted import PACKINGS, check_file, check_unpacked, quoted, read_arrays, unreadable
 from experiments.usage import UsageError
 
-__all__ = ["read_table"]
+__all__ = ["TEXTS", "kind_of", "read_rows", "read_table"]
 
 TEXTS = (".csv", ".tsv", ".txt")
 MOST_BYTES = 1 << 30  # of a table
@@ -38,24 +38,31 @@ def read_table(path: Path, notation: Notation | None = None) -> Columns:
     """
     check_file(path)
     notation = notation or Notation()
-    kind = next((suffix for suffix in reversed([each.lower() for each in path.suffixes]) if suffix not in PACKINGS), "")
-    remarks: list[str] = []
-    cut = ""
+    kind = kind_of(path)
+    if kind in TEXTS:
+        return read_rows(path, notation)[0]
     if kind == ".parquet":
         frame = _parquet(path)
     elif kind == ".npz":
         frame = _arrays(path)
-    elif kind in TEXTS:
-        frame, remarks, cut = _text(path, notation)
     else:
         raise UsageError(f"{path}: a table is a .csv, .tsv, .npz or .parquet file.")
-    if frame.empty:
-        raise UsageError(f"{path}: has no rows below the names of its columns.")
-    for name in [name for name in frame.columns if kind not in TEXTS and frame[name].dtype == object]:
+    for name in [name for name in frame.columns if frame[name].dtype == object]:
         if max(map(len, filter(None, frame[name])), default=0) > MOST_IN_A_CELL:
             raise UsageError(
                 f"{path}: {name} has a cell of more than {MOST_IN_A_CELL:,} characters; a cell has one number or word."
             )
+    return _columns(frame, path, notation)
+
+
+def kind_of(path: Path) -> str:
+    """Return the ending of a file's name, without that of how it is packed."""
+    return next((suffix for suffix in reversed([each.lower() for each in path.suffixes]) if suffix not in PACKINGS), "")
+
+
+def _columns(frame: pd.DataFrame, path: Path, notation: Notation, remarks: Sequence[str] = (), cut: str = "") -> Columns:
+    if frame.empty:
+        raise UsageError(f"{path}: has no rows below the names of its columns.")
     frame = frame.rename(columns=lambda name: str(name).strip())
     _check_names(path, frame.columns)
     return Columns(frame, path, notation, remarks, cut)
@@ -75,16 +82,25 @@ def _check_size(path: Path, rows: int, columns: int, kind: str) -> None:
         )
 
 
-def _text(path: Path, notation: Notation) -> tuple[pd.DataFrame, list[str], str]:
-    with open_lines(path, MOST_BYTES, notation.encoding) as lines:
+def read_rows(
+    path: Path, notation: Notation, first: int | None = None, most: int = 0, unnamed: bool = False
+) -> tuple[Columns, int]:
+    r"""Read text as a table, and count its rows.
+
+    Args:    first: so many rows are kept, None for all; most: bytes of the file, 0 for `MOST_BYTES`; unnamed: whether the first row may be of
+             numbers, and then columns are called 1, 2, ...
+    Raises:  UsageError, as `read_table`.
+    """
+    with open_lines(path, most or MOST_BYTES, notation.encoding) as lines:
         head = list(itertools.islice(lines, LOOKED_AT))
-        layout = layout_of(path, head, _is_no_name, notation.separator)
+        layout = layout_of(path, head, _is_no_name, notation.separator, unnamed)
         names = layout.names
         _check_names(path, filter(None, names))
         columns: list[list[str | None]] = [[] for _ in names]
         pool: dict[str, str | None] = {"": None}
         below = itertools.chain(head[layout.header + 1 :], lines)
-        for _, row in rows_of(path, below, layout, layout.header + 1):
+        rows, total = rows_of(path, below, layout, layout.header + 1), 0
+        for _, row in itertools.islice(rows, first):
             for column, cell in zip(columns, row, strict=True):
                 column.append(pool.setdefault(cell, cell))
             if len(columns[0]) % 10_000 == 0:
@@ -92,13 +108,16 @@ def _text(path: Path, notation: Notation) -> tuple[pd.DataFrame, list[str], str]
                 if len(pool) > 1_000_000:
                     pool = {"": None}
         _check_size(path, len(columns[0]), len(columns), "text")
+        total = len(columns[0]) + sum(1 for _ in rows)
     while columns and columns[0] and all(column[-1] is None for column in columns):  # of separators alone, as Excel leaves them
         for column in columns:
             column.pop()
+        total -= 1
     frame = pd.DataFrame({k: pd.Series(column, dtype=object) for k, column in enumerate(columns)})
     dropped = [k for k, name in enumerate(names) if not name and _is_no_column(path, frame[k], k)]
     frame.columns = pd.Index(names)
-    return frame.iloc[:, [k for k in range(len(names)) if k not in dropped]], layout.remarks, layout.separator
+    frame = frame.iloc[:, [k for k in range(len(names)) if k not in dropped]]
+    return _columns(frame, path, notation, layout.remarks, layout.separator), total
 
 
 def _is_no_name(cell: str) -> bool:

@@ -80,8 +80,11 @@ def test_one_channel_may_be_a_vector(tmp_path):
     assert load(saved(tmp_path, np.arange(20, dtype=np.int16)), 1.0).xs.shape == (20, 1)
 
 
-def test_blank_lines_in_a_csv_file_are_skipped(tmp_path):
-    assert load(written(tmp_path, "\n\n".join(["1", "2", "3", "4"] * 5) + "\n\n"), 1.0).xs.shape == (20, 1)
+def test_blank_lines_are_skipped_but_of_one_channel_where_they_may_be_missing_samples(tmp_path):
+    assert load(written(tmp_path, "\n\n".join(["1,2", "2,4", "3,9", "4,1"] * 5) + "\n\n"), 1.0).xs.shape == (20, 2)
+    assert load(written(tmp_path, "\n".join("1234" * 5) + "\n\n"), 1.0).xs.shape == (20, 1)
+    with pytest.raises(UsageError, match="line 2 is blank, a row without its value or none at all"):
+        load(written(tmp_path, "\n\n".join("1234" * 5)), 1.0)
 
 
 def test_a_missing_eeg_is_told_with_a_way_out(monkeypatch, tmp_path):
@@ -116,15 +119,17 @@ def test_a_bad_array_is_refused_by_what_is_wrong_with_it(tmp_path, values, messa
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "no samples"),
-        ("a,b\n", "no samples"),
+        ("", "is empty"),
+        ("a,b\n", "has no rows below the names"),
         ("1\n" * 15, "15 samples, at least 16"),
-        ("a,b\n1,2\n3,x\n", "line 3, column 2: 'x' is not a number"),
-        ("a,b\n1,2\n3,\n", "line 3, column 2: '' is not a number"),
-        ("1,2\n3\n", "line 2 has 1 columns, the lines before it 2"),
-        ("a,b\n1,2\nnan,4\n", "nan in row 3, column 1"),
-        ("1,2\n3,-inf\n", "-inf in row 2, column 2"),
-        ("1,2+3j\n", "'2\\+3j' is not a number"),
+        ("a,b\n1,2\n3,x\n", "b: row 2 has 'x', and most of this column are numbers"),
+        ("a,b\n" + "1,2\n" * 20 + "3,\n", "nan in sample 21, channel b; fill or drop"),
+        ("a,b\n" + "1,2\n" * 20 + "NA,4\n", "nan in sample 21, channel a; fill or drop"),
+        ("1,2\n3\n", "row 2, line 2 of the file, has 1 cell, '3'"),
+        ("1,2\n3,-inf\n", "2: row 2 is infinite"),
+        ("1,2+3j\n", "2: row 1 has '2\\+3j', which begins as a number and is none"),
+        ("a,b\n1,calm\n2,fast\n", "b holds words, and a channel is of numbers; name the channels by inputs="),
+        ("a,b\n1,2024-05-31\n2,2024-06-01\n", "If it is a date or a time of day, say time=b"),
         (",".join("1" * 50) + "\n", "50 channels and only 1 samples; transpose it"),
     ],
 )
@@ -181,14 +186,60 @@ def test_two_channels_of_whole_numbers_are_two_channels(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("\n".join(f"0,{k:03}" for k in range(20)), "'0,000' in line 1 is two channels, or one with a decimal comma"),
+        ("\n".join(f"0,{k:03}" for k in range(20)), "'0,000' in row 1 is two channels, or one with a decimal comma"),
         (
             "\n".join(f"{k};1.000" if k % 2 else f"{k};2" for k in range(20)),
-            "line 2, column 2: '1.000' may be read with a decimal point",
+            "row 2 has '1.000', which is 1.000 or 1000, and no other cell of the table says which; say it by decimal=point",
         ),
-        ("\n".join("1.5;2" if k % 2 else "1,5;2" for k in range(20)), "line 1, column 1: '1,5' may be read with"),
+        (
+            "\n".join("1.5;2" if k % 2 else "1,5;2" for k in range(20)),
+            "'1.5' in row 2 and '1,5' in row 1 have a decimal point",
+        ),
     ],
 )
 def test_a_recording_that_has_two_meanings_is_refused(tmp_path, text, message):
     with pytest.raises(UsageError, match=message):
         load(written(tmp_path, text), 1.0)
+
+
+def test_a_table_is_read_as_the_task_csv_reads_it(tmp_path):
+    values = noise(20, 2).round(3)
+    lines = [f"2024-05-31 12:00:{3 * k:02};p{k};{a};{b}".replace(".", ",") for k, (a, b) in enumerate(values)]
+    path = written(tmp_path, "# of station 4\ntime;place;left;right\n" + "\n".join(lines))
+    read = load(path, None, ["time=time", "inputs=left,right"])
+    assert (read.channels, read.total, read.rate) == (("left", "right"), 20, pytest.approx(1 / 3))
+    np.testing.assert_array_equal(read.xs, load(saved(tmp_path, values), 1.0).xs)
+    with pytest.raises(UsageError, match="--sampling-rate is 80, and by its stamps"):
+        load(path, 80.0, ["time=time", "inputs=left,right"])
+    values[3] = -99
+    with pytest.raises(UsageError, match="nan in sample 4, channel 1"):
+        load(written(tmp_path, rows(values)), 1.0, ["missing=-99"])
+
+
+@pytest.mark.parametrize(
+    ("times", "message"),
+    [
+        ([*range(19), 30], "rows are 1 to 12 apart, and a recording has one rate"),
+        ([*range(19), 18], "row 20 is not later than the row before it"),
+        (range(20), "Its stamps have no unit"),
+    ],
+)
+def test_stamps_that_say_no_rate_are_refused(times, message, tmp_path):
+    path = written(tmp_path, "t,x\n" + "\n".join(f"{t},{t * t}.5" for t in times))
+    with pytest.raises(UsageError, match=message):
+        load(path, None, ["time=t"])
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["input=a"], "there is no setting 'input'; did you mean 'inputs'"),
+        (["inputs=left"], "there is no column 'left'"),
+        (["decimal=dot"], "decimal"),
+    ],
+)
+def test_settings_of_a_recording_are_checked(words, message, tmp_path):
+    with pytest.raises(UsageError, match=message):
+        load(written(tmp_path, "a,b\n" + rows(noise(20, 2))), 1.0, words)
+    with pytest.raises(UsageError):
+        load(saved(tmp_path, noise(20, 2)), 1.0, words)
