@@ -87,8 +87,8 @@ def read_rows(
 ) -> tuple[Columns, int]:
     r"""Read text as a table, and count its rows.
 
-    Args:    first: so many rows are kept, None for all; most: bytes of the file, 0 for `MOST_BYTES`; unnamed: whether the first row may be of
-             numbers, and then columns are called 1, 2, ...
+    Args:    first: so many rows are kept, None for all; most: bytes of the file, 0 for `MOST_BYTES`; unnamed: whether the
+             first row may be of numbers, and then columns are called 1, 2, ...
     Raises:  UsageError, as `read_table`.
     """
     with open_lines(path, most or MOST_BYTES, notation.encoding) as lines:
