@@ -2,8 +2,8 @@ r"""Writes the equations of a field as text, composed of the formulas of its par
 
     dh/dt = g * (tanh(Wx x + Wh h + b) - h)        g = sigma(Wgx x + Wgh h + bg)
 
-A class gives its `formula`, as one text: `*` is elementwise, two names side by side are a product with a matrix, Wgx is W_gx, and
-a bracket right behind a name makes it a function. In braces stand what the formula is made of:
+A class gives its `formula`, as one text: `*` is elementwise, and W * a scales the columns of W; two names side by side are a
+product with a matrix, Wgx is W_gx, and a bracket right behind a name makes it a function. In braces stand what it is made of:
 
     {candidate}        the formula of that part                        {rate:g|h=h^g}     its letters with the index g, h^g for h
     {alpha}            a number of the module; 1 is not written before what it multiplies

@@ -186,7 +186,8 @@ def _beside(left: Operand, right: Operand) -> Operand:
 
 def _fitting(operation: Callable[[Any, Any], Operand], left: Operand, right: Operand) -> Operand:
     try:
-        if operation is not matmul and {np.ndim(left), np.ndim(right)} == {1, 2}:
+        scales = operation is mul and np.ndim(left) == 2  # W * a, whose columns a scales
+        if operation is not matmul and {np.ndim(left), np.ndim(right)} == {1, 2} and not scales:
             raise ValueError  # NumPy would repeat the column in the rows of the matrix
         return operation(left, right)
     except ValueError:

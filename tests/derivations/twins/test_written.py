@@ -24,6 +24,7 @@ READINGS = {
     "dt (b * W h)": dt * (b * (W @ h)),
     "(1 - dt) h": (1 - dt) * h,
     "dt h * W h": dt * h * (W @ h),
+    "(W * b) h": W @ (b * h),
     "|h - b|^r h": columns([Abs(a) ** r * c for a, c in zip(h - b, h, strict=True)]),
     "tanh(exp(h)) b": columns([tanh(exp(c)) * d for c, d in zip(h, b, strict=True)]),
     "|b| + |h|": columns([Abs(c) + Abs(d) for c, d in zip(h, b, strict=True)]),
