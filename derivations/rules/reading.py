@@ -282,7 +282,8 @@ class Reading:
             return self._if(condition.args[0], otherwise, then, depth)
         if isinstance(condition, ITE):  # a condition on a value that has cases itself
             asked, *cases = condition.args
-            return self._if(asked, *(self._if(case, then, otherwise, depth) for case in cases), depth)
+            first, second = (self._if(case, then, otherwise, depth) for case in cases)
+            return self._if(asked, first, second, depth)
         table = {Gt: "+", Ge: "0+", Lt: "-", Le: "-0", Eq: "0", Ne: "-+"}
         if type(condition) not in table:
             raise Unreadable(f"the condition {plain(condition)}")
