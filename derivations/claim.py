@@ -14,7 +14,7 @@ wrong, the corrected statement is that mutation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
@@ -100,7 +100,8 @@ class Entry:
              reader takes it, that reading; remark: on the text (a garbled extraction, a reading chosen);
              recorded: the verdict expected, where the fields above do not say it (undecided entries, say);
              quote: the span of the text that is judged, as the literature file has it but for line breaks;
-             sizes: where the text speaks of every size and the statements of some, which: "2 units, 1 input".
+             sizes: where the text speaks of every size and the statements of some, which: "2 units, 1 input";
+             prior_work: of a result of our own, who had it first, or what was looked for in vain.
     """
 
     source: str
@@ -115,6 +116,7 @@ class Entry:
     quote: str = ""
     sizes: str = ""
     reading: Correction | None = None
+    prior_work: str = ""
 
     def __post_init__(self) -> None:
         if not self.statements:
@@ -148,13 +150,20 @@ class Entry:
 class Source:
     """A text, or this project, by its name in the ledger: `source(label)` is a place in it, whose `says` writes an entry.
 
-    Args:    as those of `Entry`; given: its assumptions, one as a string or several as a tuple.
+    Args:    as those of `Entry`; given: its assumptions, one as a string or several as a tuple;
+             prior_work: by the beginnings of labels, the longest one counts.
     """
 
     name: str
+    prior_work: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def __call__(self, label: str, *, given: str | tuple[str, ...] = (), sizes: str = "") -> Place:
-        return Place(self.name, label, (given,) if isinstance(given, str) else given, sizes)
+        return Place(self.name, label, (given,) if isinstance(given, str) else given, sizes, self.prior_work_of(label))
+
+    def prior_work_of(self, label: str) -> str:
+        """What is known of a label: the line of its longest beginning of whole words; "" if there is none."""
+        beginnings = [start for start in self.prior_work if label == start or label.startswith((f"{start},", f"{start} "))]
+        return self.prior_work[max(beginnings, key=len)] if beginnings else ""
 
 
 @dataclass(frozen=True)
@@ -165,6 +174,7 @@ class Place:
     label: str
     assumptions: tuple[str, ...]
     sizes: str
+    prior_work: str = ""
 
     def says(
         self,
@@ -191,6 +201,7 @@ class Place:
             recorded=recorded,
             quote=quote,
             sizes=self.sizes,
+            prior_work=self.prior_work,
         )
 
     def repeats(self, entry: Entry, quote: str, words: str = "") -> Entry:
@@ -211,6 +222,7 @@ class Claim(Shown):
              if that is not for all values that the letters' assumptions allow; certificates: for each statement what it says
              and the steps that show it, see `derivations.rules.conclusions`; remark: on the text, the end of the evidence;
              where: `defined_on` in a reader's notation.
+             prior_work: of a result of our own, who had it first, or what was looked for in vain.
     """
 
     source: str
@@ -233,6 +245,7 @@ class Claim(Shown):
     certificates: tuple[Any, ...] = field(default=(), repr=False)
     remark: str = ""
     where: tuple[str, ...] = ()
+    prior_work: str = ""
 
     def _rows(self) -> Iterable[tuple[str, Cells]]:
         yield "verdict", [self.verdict]
@@ -241,6 +254,7 @@ class Claim(Shown):
         yield "right is", [*([self.correction.partition(" | ")[0]] if self.correction else []), *self.right]
         yield "evidence", self.evidence.split("; ")
         yield "counterexample", counterexample_cells(self.counterexample)
+        yield "prior work", [self.prior_work] if self.prior_work else []
         yield "to be checked", certificate_words(self.certificates)
 
     def _colour(self) -> str:
@@ -315,6 +329,7 @@ def decided(entry: Entry) -> Claim:
         certificates=certificates,
         remark=entry.remark,
         where=() if verdict in (FAILS, REINTERPRETED) else tuple(dict.fromkeys(map(plain, conditions))),
+        prior_work=entry.prior_work,
     )
 
 

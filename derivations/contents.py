@@ -61,5 +61,6 @@ def digests() -> dict[str, dict[str, str]]:
 def digest(claim: Mapping[str, Any]) -> str:
     """Digest a claim as it is in a file of JSON, without the seconds it took and the steps of its proofs, which are checked."""
     said = [{key: part for key, part in statement.items() if key != "steps"} for statement in claim["certificate"]]
-    kept = {**{key: part for key, part in claim.items() if key != "seconds"}, "certificate": said}
+    displayed = {key: part for key, part in claim.items() if key != "seconds" and (part or key != "prior_work")}
+    kept = {**displayed, "certificate": said}
     return sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:20]

@@ -282,7 +282,7 @@ def gated(
              bias, dtype, device, generator as in torch.nn.
     Shape:   a field x (..., input), h (..., hidden) -> dh/dt (..., hidden); twice as wide a state with "network".
     Raises:  ValueError for an unknown gate or rate.
-    Source:  Tallec and Ollivier 2018, eqs. (7), (9) and (10), with the sigmoid; this project, result 1, with the softplus.
+    Source:  Tallec and Ollivier 2018, eqs. (7), (9) and (10), with the sigmoid; Gu and Dao 2023, Theorem 1, with the softplus.
     """
     shared, put_together = GATED[checks.one_of("gate", gate, GATED)]
     gates = GATES[checks.one_of("rate", rate, GATES)]

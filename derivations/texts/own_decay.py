@@ -29,11 +29,11 @@ from sympy import (
 )
 
 from derivations.argument import power_decay
-from derivations.claim import Correction, Entry, Equal, Less, Mutation, Solves, Source, Tends, changed
+from derivations.claim import Correction, Entry, Equal, Less, Mutation, Solves, Tends, changed
+from derivations.prior_work import own
 from derivations.prover import symbols
 from derivations.prover.identity import jacobian
 
-own = Source("this project")
 t, r = symbols.t, symbols.r
 h, g, alpha = symbols.positive_h0, Symbol("g", positive=True), symbols.alpha
 first, second = Symbol("S_1", positive=True), Symbol("S_2", positive=True)

@@ -16,8 +16,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from derivations.argument.core import core_identities
-from derivations.claim import Entry, Equal, Expands, Source, changed
+from derivations.claim import Entry, Equal, Expands, changed
 from derivations.closure import NONE, RESCALING, WITHIN_UNIT, Closes
+from derivations.prior_work import own
 from derivations.prover import symbols
 from derivations.prover.identity import Identity
 from derivations.prover.statements import Statement
@@ -26,7 +27,6 @@ from derivations.twins.fields import SymbolicField
 
 __all__ = ["classes", "from_identity"]
 
-own = Source("this project")
 GATES = ("c' is a function of the data so far", "a gate may be any function of the data with values in (0, 1)", "c' (rate) < 1")
 CONSTANT = ("c' is a constant",)
 

@@ -35,13 +35,13 @@ from sympy import (
     together,
 )
 
-from derivations.claim import Entry, Equal, Expands, Less, Mutation, Rounds, Source, Tends, changed
+from derivations.claim import Entry, Equal, Expands, Less, Mutation, Rounds, Tends, changed
+from derivations.prior_work import own
 from derivations.prover import symbols
 from derivations.twins.step_maps import induced_factors, induced_gate, local_error, maps, read, stability_function
 
 __all__ = ["FROZEN", "own", "frozen_step", "titled", "dt", "f", "g", "h", "r", "u", "y", "z"]
 
-own = Source("this project")
 dt = symbols.dt
 h, f, z = (Symbol(name, real=True) for name in "hfz")
 g, l, u, y = (Symbol(name, positive=True) for name in "gluy")

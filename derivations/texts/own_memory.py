@@ -12,9 +12,9 @@ from collections.abc import Iterator
 
 from sympy import Derivative, Expr, Integral, Rational, S, Subs, Symbol, exp, expint, gamma, log, oo
 
-from derivations.claim import Correction, Entry, Equal, Less, Mutation, Source, Tends, changed
+from derivations.claim import Correction, Entry, Equal, Less, Mutation, Tends, changed
+from derivations.prior_work import own
 
-own = Source("this project")
 n, p, s, u, x, T, N = (Symbol(name, positive=True) for name in "npsuxTN")
 RETAINED = "a unit retains (1 - 1/T)^n after n steps"
 FAR = "Tm tends to infinity with n/Tm = u held"

@@ -19,14 +19,14 @@ from sympy import Derivative, Expr, Function, Matrix, Rational, S, Symbol, exp, 
 from derivations.argument.gated import gate
 from derivations.argument.gru import total
 from derivations.argument.taylor import euler_step
-from derivations.claim import Cases, Entry, Equal, Every, Fails, Mutation, Source, Tends, changed
+from derivations.claim import Cases, Entry, Equal, Every, Fails, Mutation, Tends, changed
 from derivations.closure import RESCALING, Closes
+from derivations.prior_work import own
 from derivations.prover import symbols
 from derivations.prover.identity import column
 from derivations.twins import fields
 from derivations.twins.fields import SymbolicField, sigma
 
-own = Source("this project")
 r, t = symbols.r, symbols.t
 step = Symbol("step", real=True)
 h, c, x, w, u, b = (Symbol(name, real=True) for name in ("h", "c", "x", "w", "u", "b"))

@@ -37,7 +37,8 @@ from sympy import (
     tanh,
 )
 
-from derivations.claim import Cases, Entry, Equal, Every, Expands, Less, Mutation, Solves, Source, Tends, changed
+from derivations.claim import Cases, Entry, Equal, Every, Expands, Less, Mutation, Solves, Tends, changed
+from derivations.prior_work import own
 from derivations.twins.step_maps import (
     dt,
     expected,
@@ -55,7 +56,6 @@ from derivations.twins.step_maps import (
     z,
 )
 
-own = Source("this project")
 step = Symbol("dt", positive=True)
 u, r, t = (Symbol(name, real=True) for name in "urt")
 sigma, alpha, leak = (Symbol(name, positive=True) for name in ("sigma", "alpha", "L"))

@@ -14,12 +14,12 @@ from sympy import Derivative, Expr, S, Subs, Symbol, log, oo
 
 from derivations.argument.leaky import free
 from derivations.argument.taylor import euler_step
-from derivations.claim import Entry, Equal, Fails, Less, Mutation, Source, Tends, changed
+from derivations.claim import Entry, Equal, Fails, Less, Mutation, Tends, changed
+from derivations.prior_work import own
 from derivations.prover import symbols
 from derivations.prover.identity import column
 from derivations.twins import fields
 
-own = Source("this project")
 r = symbols.r
 g, u, w, y = (Symbol(name, positive=True) for name in "guwy")
 RATES = ("g > 0", "r > 0", "no input")

@@ -30,14 +30,14 @@ from sympy import (
     tanh,
 )
 
-from derivations.claim import Entry, Equal, Expands, Fails, Less, Mutation, Source, changed
+from derivations.claim import Entry, Equal, Expands, Fails, Less, Mutation, changed
 from derivations.closure import NONE, RESCALING, WITHIN_UNIT, Closes
+from derivations.prior_work import own
 from derivations.prover import symbols
 from derivations.twins import fields
 from derivations.twins.fields import SymbolicField
 from derivations.twins.step_maps import stability_function
 
-own = Source("this project")
 a, w, h, b, c, t = (Symbol(name, real=True) for name in "awhbct")
 dt, g, k, s, u, v, y, d = (Symbol(name, positive=True) for name in ("dt", "g", "k", "s", "u", "v", "y", "d"))
 

@@ -1,7 +1,7 @@
 r"""Results 1 to 4 of our own: gates as exact integrators, their calibration, and the stability and accuracy of one step.
 
 h' = g (f - h), f held        h(t + 1) = e^-g h + (1 - e^-g) f = h + G (f - h),   G = 1 - e^-g,   g = -log(1 - G)
-sigma(z) = 1 - e^-sp(z)       sp(z) = log(1 + e^z)
+sigma(z) = 1 - e^-sp(z)       sp(z) = log(1 + e^z), which is Theorem 1 of Gu and Dao 2023
 gate 1/T                      e^-1 is left after 1/log(T/(T - 1)) = T - 1/2 - 1/(12 T) - ... steps
 Euler h + g (f - h)           contracts iff |1 - g| + g L < 1;  a mode lambda of D W is stable iff |1 + g (lambda - 1)| < 1
 dropped, of order g^2/2       Euler: (D W - I)(f - h);  exponential Euler: D W (f - h)
@@ -37,13 +37,13 @@ from sympy import (
 )
 
 from derivations.argument.taylor import along, euler_step, motion, taylor_sum
-from derivations.claim import Correction, Entry, Equal, Expands, Fails, Less, Mutation, Solves, Source, Tends, changed
+from derivations.claim import Correction, Entry, Equal, Expands, Fails, Less, Mutation, Solves, Tends, changed
+from derivations.prior_work import own
 from derivations.prover import symbols
 from derivations.twins.fields import sigma
 
 __all__ = ["exact_step", "relaxed"]
 
-own = Source("this project")
 t, dt, h0 = symbols.t, symbols.dt, symbols.h0
 h, f, z, b, w = (Symbol(name, real=True) for name in "hfzbw")
 g, L, k, u = (Symbol(name, positive=True) for name in "gLku")

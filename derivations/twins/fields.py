@@ -200,7 +200,7 @@ def leaky(input_size: int = 1, hidden_size: int = 2, *, decay: Decay = linear_de
 
 
 def softplus(a: Expr) -> Expr:
-    """log(1 + e^a), the rate of which sigma is the gate. Source: this project, result 1."""
+    """log(1 + e^a), the rate of which sigma is the gate. Source: Gu and Dao 2023, Theorem 1."""
     return log(1 + exp(a))
 
 

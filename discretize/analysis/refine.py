@@ -88,6 +88,8 @@ def refine(
              halvings: of the step; rtol, atol: of the exact solution.
     Returns: a `Refinement`; its `verdict` is in words, `print` shows the table too.
     Raises:  TypeError, ValueError for what cannot be refined; SolverError where there is no exact solution.
+    Source:  a convergence test, as Krishnapriyan et al. 2023 put it to learned models, and Ott et al. 2021 other solvers; what is
+             held after the data, and the verdict, are this project's.
     """
     parts = stepped_parts(model)
     with evaluated(model):

@@ -30,7 +30,7 @@ class ExponentialEuler(Step):
         True
 
     Shape:   as `Step`.
-    Source:  Cox and Matthews 2002, ETD1, with L from the field; the gate 1 - e^-g is this project's result 1.
+    Source:  Cox and Matthews 2002, ETD1, with L from the field; as the gate 1 - e^-softplus(z), Gu and Dao 2023, Theorem 1.
     """
 
     title = "exponential Euler"

@@ -53,8 +53,15 @@ def paper(source: str, claims: Sequence[Claim]) -> str:
         summary=summary(claims),
         corrected=CORRECTED,
         found={verdict: [claim for claim in claims if claim.verdict == verdict] for _, verdict in CORRECTED},
+        known=_known(claims),
         table=_table(["where", "claim", "for", "verdict"], lines),
     )
+
+
+def _known(claims: Sequence[Claim]) -> list[tuple[str, str]]:
+    """Say once of claims that follow one another what is the prior work of all of them."""
+    runs = [(words, list(run)) for words, run in groupby(claims, key=lambda claim: claim.prior_work) if words]
+    return [(f"{run[0].label} to {run[-1].label}" if len(run) > 1 else run[0].label, words) for words, run in runs]
 
 
 def papers(claims: Sequence[Claim]) -> dict[Path, str]:

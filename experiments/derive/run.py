@@ -22,7 +22,7 @@ from experiments.interruption import checkpoint
 __all__ = ["KEYS", "as_json", "run", "show", "watched", "write_report"]
 
 KEYS = ("source", "label", "statement", "assumptions", "verdict", "correction", "evidence", "seconds")
-MORE_KEYS = ("quote", "mutation", "scope", "defined_on")
+MORE_KEYS = ("quote", "mutation", "scope", "defined_on", "prior_work")
 WORKERS = 2
 WIDTH = 120  # of a table that no terminal sets the width of
 

@@ -88,7 +88,7 @@ def data_path(name: str) -> Path | None:
 
 
 def words_beside(file: str) -> list[str]:
-    """Read question, claim, source and resolutions of a study: the paragraphs of the Markdown file beside its declaration."""
+    """Read question, claim, source, prior work and resolutions of a study: the paragraphs of the Markdown file beside it."""
     paragraphs = Path(file).with_suffix(".md").read_text(encoding="utf-8").split("\n\n")
     return [" ".join(words.split()).lstrip("#>- ") for words in paragraphs]
 
@@ -149,6 +149,7 @@ class Study(ABC):
 
     name          as in `ctrnn study run NAME`
     question      one sentence;  claim: the paper's words;  source: where they stand
+    prior_work    who had it first, or what was looked for in vain
     resolutions   what the paper leaves open or contradicts itself in, and what was taken here
     minutes       at each scale, on two cores, in all: measured where that was done, else estimated
     sizes         how much of everything, at each scale
@@ -163,6 +164,7 @@ class Study(ABC):
     question: ClassVar[str]
     claim: ClassVar[str]
     source: ClassVar[str]
+    prior_work: ClassVar[str] = ""
     resolutions: ClassVar[Sequence[str]] = ()
     minutes: ClassVar[Mapping[str, float]]
     sizes: ClassVar[Mapping[str, Sizes]]
@@ -198,8 +200,9 @@ class Study(ABC):
         return {}
 
     def markdown(self) -> str:
-        """Write what is asked and claimed, as notebooks show it."""
-        return f"{self.question}\n\n> {self.claim}\n>\n> {self.source}"
+        """Write what is asked, claimed and known, as notebooks show it."""
+        known = f"\n\n*Prior work.* {self.prior_work}" if self.prior_work else ""
+        return f"{self.question}\n\n> {self.claim}\n>\n> {self.source}{known}"
 
     _repr_markdown_ = markdown
 

@@ -12,13 +12,15 @@ from itertools import pairwise, product
 from pathlib import Path
 
 import pytest
+from sympy import Symbol
 
 import derivations
 from derivations import book
 from derivations.argument import core
 from derivations.book import chapters_of
-from derivations.claim import flips
+from derivations.claim import Equal, Source, decided, flips
 from derivations.contents import SOURCES, digests
+from derivations.prior_work import PRIOR_WORK
 from derivations.prover.cases import Measured
 from derivations.prover.statements import Fails
 from derivations.prover.verdict import FAILS, UNDECIDED
@@ -205,6 +207,32 @@ def test_there_is_one_claim_a_label_and_of_the_source_of_its_chapter(by_chapter,
     assert not [key for key, n in count.items() if n > 1]
     for source, chapter in CHAPTERS:
         assert {entry.source for entry in by_chapter.get(chapter, [])} <= {source}, chapter
+
+
+def test_every_result_of_our_own_says_who_had_it_first_and_every_line_is_of_some_result(by_chapter, written):
+    assert not [entry.label for entry in written if (entry.source == "this project") != bool(entry.prior_work)]
+    if len(by_chapter) == len(CHAPTERS):
+        assert set(PRIOR_WORK.values()) == {entry.prior_work for entry in written} - {""}
+
+
+def test_what_was_not_found_says_what_was_looked_for():
+    assert not [label for label, words in PRIOR_WORK.items() if "one found" in words and "(looked for: " not in words]
+
+
+@pytest.mark.parametrize(
+    ("label", "words"),
+    [
+        ("result 1", "one"),
+        ("result 1, a b", "one"),
+        ("result 12", "twelve"),
+        ("a map of Euler", "longer"),
+        ("a maple", ""),
+    ],
+)
+def test_prior_work_is_that_of_the_longest_beginning_of_whole_words(label, words):
+    source = Source("us", {"result 1": "one", "result 12": "twelve", "a map": "short", "a map of": "longer"})
+    place = source(label).says("It is so.", Equal(Symbol("x"), Symbol("x")), recorded="undecided")
+    assert (place.prior_work, decided(place).prior_work) == (words, words)
 
 
 def test_a_source_that_is_not_there_is_refused():

@@ -84,7 +84,7 @@ class GatesBeyondOne(Study):
     """Trains softplus gates by steps and exactly, beside sigmoid gates, and solves all of them."""
 
     name = "gates-beyond-one"
-    question, claim, source, *resolutions = words_beside(__file__)
+    question, claim, source, prior_work, *resolutions = words_beside(__file__)
     minutes: ClassVar = {"smoke": 0.5, "small": 25, "paper": 3000}
     sizes: ClassVar = scales(
         hidden=(8, 32, 128),

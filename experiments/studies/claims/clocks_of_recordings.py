@@ -74,7 +74,7 @@ class ClocksOfRecordings(Study):
     """Trains four cells on recordings at changing speeds, and on three controls."""
 
     name = "clocks-of-recordings"
-    question, claim, source, *resolutions = words_beside(__file__)
+    question, claim, source, prior_work, *resolutions = words_beside(__file__)
     minutes: ClassVar = {"smoke": 0.5, "small": 40, "paper": 1500}
     sizes: ClassVar = scales(
         hidden=(8, 64, 128), steps=(6, 1500, 6000), rate=(1e-2, 1e-2, 2e-3), sequences=(32, 512, 3000), seeds=(1, 3, 5)

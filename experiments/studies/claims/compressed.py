@@ -67,7 +67,7 @@ class Compressed(Study):
     """Trains gated models on slow and on fast clocks, and runs them on all of them, in three ways on the same weights."""
 
     name = "compressed"
-    question, claim, source, *resolutions = words_beside(__file__)
+    question, claim, source, prior_work, *resolutions = words_beside(__file__)
     minutes: ClassVar = {"smoke": 0.4, "small": 30, "paper": 2400}
     sizes: ClassVar = scales(
         hidden=(12, 48, 128),

@@ -67,7 +67,7 @@ class CompressedRecordings(Study):
     """Trains gated models on recordings at one speed, and runs them at others in three ways on the same weights."""
 
     name = "compressed-recordings"
-    question, claim, source, *resolutions = words_beside(__file__)
+    question, claim, source, prior_work, *resolutions = words_beside(__file__)
     minutes: ClassVar = {"smoke": 0.5, "small": 5, "paper": 1200}
     sizes: ClassVar = scales(  # other_rates are also trained at half speed and at the fastest
         hidden=(8, 32, 128),

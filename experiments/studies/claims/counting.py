@@ -220,7 +220,7 @@ class Counting(Study):
     """Trains networks on a^n b^n and takes them apart: which number of the state carries n, and how it moves."""
 
     name = "ollivier-counting"
-    question, claim, source, *resolutions = words_beside(__file__)
+    question, claim, source, prior_work, *resolutions = words_beside(__file__)
     minutes: ClassVar = {"smoke": 0.2, "small": 25, "paper": 400}
     sizes: ClassVar = scales(
         least=(8, 128, 1024),

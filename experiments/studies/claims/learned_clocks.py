@@ -100,7 +100,7 @@ class LearnedClocks(Study):
     """Trains six cells on repeated symbols, five with gates that could wait."""
 
     name = "learned-clocks"
-    question, claim, source, *resolutions = words_beside(__file__)
+    question, claim, source, prior_work, *resolutions = words_beside(__file__)
     minutes: ClassVar = {"smoke": 0.3, "small": 120, "paper": 1500}
     sizes: ClassVar = scales(
         hidden=(16, 64, 64),

@@ -97,7 +97,7 @@ class LectureAblation(Study):
     """Trains chrono networks on text, and correlates set and measured forgetting times before and after."""
 
     name = "lecture-ablation"
-    question, claim, source, *resolutions = words_beside(__file__)
+    question, claim, source, prior_work, *resolutions = words_beside(__file__)
     minutes: ClassVar = {"smoke": 0.3, "small": 8, "paper": 240}
     sizes: ClassVar = scales(
         hidden=(16, 64, 256),

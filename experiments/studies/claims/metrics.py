@@ -132,7 +132,7 @@ class Metrics(Study):
     """Trains GLNNs on a^n b^n by four metrics and four dampenings, with tanh and with the logistic function."""
 
     name = "ollivier-metrics"
-    question, claim, source, *resolutions = words_beside(__file__)
+    question, claim, source, prior_work, *resolutions = words_beside(__file__)
     minutes: ClassVar = {"smoke": 0.2, "small": 30, "paper": 3000}
     sizes: ClassVar = scales(
         least=(4, 16, 128),

@@ -37,7 +37,7 @@ class MovingSymbols(Study):
     """Trains gated models on slow and fast clocks, of symbols that rise and fall, and runs them on all in three ways."""
 
     name = "moving-symbols"
-    question, claim, source, *resolutions = words_beside(__file__)
+    question, claim, source, prior_work, *resolutions = words_beside(__file__)
     minutes: ClassVar = {"smoke": 0.3, "small": 5, "paper": 700}
     sizes: ClassVar = {
         "smoke": Sizes(hidden=12, characters=4, steps=12, rate=4e-3, sequences=16, seeds=1, on=["slow"]),

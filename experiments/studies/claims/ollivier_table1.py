@@ -99,7 +99,7 @@ class OllivierTable1(Study):
     """Compares the regrets of thirteen ways to train for the same time, and of predictors without gradients."""
 
     name = "ollivier-table1"
-    question, claim, source, *resolutions = words_beside(__file__)
+    question, claim, source, prior_work, *resolutions = words_beside(__file__)
     minutes: ClassVar = {"smoke": 0.2, "small": 60, "paper": 65_000}
     sizes: ClassVar = scales(
         scale=("smoke", "small", "paper"),

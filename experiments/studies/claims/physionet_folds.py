@@ -264,7 +264,7 @@ class PhysioNetFolds(Study):
 
     name = "physionet-folds"
     sets: ClassVar = "ab"
-    question, claim, source, *resolutions = words_beside(__file__)
+    question, claim, source, prior_work, *resolutions = words_beside(__file__)
     minutes: ClassVar = {"smoke": 0.5, "small": 120, "paper": 800}
     sizes: ClassVar = {
         "smoke": Sizes(hidden=4, batch=16, batches=2, epochs=1, patience=1, folds=2, stages=[(("gru", "gated-exact"), "all", 1)]),

@@ -22,7 +22,7 @@ class PhysioNetSetA(PhysioNetFolds):
 
     name = "physionet-set-a"
     sets: ClassVar = "a"
-    question, claim, source, *resolutions = words_beside(__file__)
+    question, claim, source, prior_work, *resolutions = words_beside(__file__)
     minutes: ClassVar = {"smoke": 0.5, "small": 100, "paper": 500}
     sizes: ClassVar = {
         "smoke": Sizes(hidden=4, batch=16, batches=2, epochs=1, patience=1, folds=2, stages=[(("gru", LIKELY), "all", 1)]),

@@ -54,7 +54,7 @@ class SlowMemory(Study):
     """Trains leaky networks and such with the decay |h|^r h on a task that wants the first samples."""
 
     name = "slow-memory"
-    question, claim, source, *resolutions = words_beside(__file__)
+    question, claim, source, prior_work, *resolutions = words_beside(__file__)
     minutes: ClassVar = {"smoke": 0.3, "small": 4, "paper": 70}
     sizes: ClassVar = {
         "smoke": Sizes(hidden=8, T=60, exponents=[0.0, 2.0], starts=[25], steps=10, seeds=1),

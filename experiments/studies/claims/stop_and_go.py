@@ -71,7 +71,7 @@ class StopAndGoStudy(Study):
     """Trains eight cells and runs them under oracle gates."""
 
     name = "stop-and-go"
-    question, claim, source, *resolutions = words_beside(__file__)
+    question, claim, source, prior_work, *resolutions = words_beside(__file__)
     minutes: ClassVar = {"smoke": 0.3, "small": 1, "paper": 450}
     sizes: ClassVar = {
         "smoke": Sizes(hidden=16, length=12, steps=30, held_out=32, seeds=1, learning=ADAM),

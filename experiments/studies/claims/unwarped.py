@@ -24,7 +24,7 @@ class Unwarped(Study):
     """Trains plain, leaky and gated networks on recall at warp 1; success is an accuracy of at least 0.99 in every run."""
 
     name = "unwarped"
-    question, claim, source, *resolutions = words_beside(__file__)
+    question, claim, source, prior_work, *resolutions = words_beside(__file__)
     minutes: ClassVar = {"smoke": 0.3, "small": 1, "paper": 30}
     sizes: ClassVar = {
         "smoke": Sizes(hidden=32, length=50, rate=5e-3, steps=200, evaluation=64, seeds=1, batches=None),

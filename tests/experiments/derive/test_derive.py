@@ -66,7 +66,7 @@ def test_json_is_alone_on_stdout_with_stable_keys(small, capsys):
     assert __main__.main(["derive", "--format", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
     stable = ["source", "label", "statement", "assumptions", "verdict", "correction", "evidence", "seconds"]
-    stable += ["quote", "mutation", "scope", "defined_on", "latex", "counterexample", "certificate"]
+    stable += ["quote", "mutation", "scope", "defined_on", "prior_work", "latex", "counterexample", "certificate"]
     assert [list(claim) for claim in found] == [stable] * len(ENTRIES)
     assert found[1]["assumptions"] == ["x > 0"]
     assert found[0]["correction"] is None

@@ -580,7 +580,7 @@ def test_lines_are_told_apart_without_colour_and_bands_span_what_they_say():
 def test_a_study_says_what_it_asks_and_has_its_place_in_the_docs(name):
     study = study_named(name)
     assert study.name == name
-    assert all([study.question.endswith("?"), study.claim, study.source, study.resolutions])
+    assert all([study.question.endswith("?"), study.claim, study.source, study.prior_work, study.resolutions])
     assert set(study.minutes) == set(SCALES)
     assert min(study.minutes.values()) > 0
 

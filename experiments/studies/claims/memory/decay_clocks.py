@@ -120,7 +120,7 @@ class DecayClocks(Study):
     """Trains leaky and gated networks with the decay |h|^r h on recordings at one speed, and runs them at others."""
 
     name = "decay-clocks"
-    question, claim, source, *resolutions = words_beside(__file__)
+    question, claim, source, prior_work, *resolutions = words_beside(__file__)
     minutes: ClassVar = {"smoke": 0.7, "small": 25, "paper": 1500}
     sizes: ClassVar = {
         "smoke": Sizes(hidden=8, steps=6, rate=4e-3, sequences=64, seeds=1, cells=["leaky-power"], exponents=[0.0, 2.0]),

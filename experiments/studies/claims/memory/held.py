@@ -64,7 +64,7 @@ class HeldSymbols(Study):
     """Trains networks exactly on recall, and holds each symbol under the equation and every step map."""
 
     name = "held-symbols"
-    question, claim, source, *resolutions = words_beside(__file__)
+    question, claim, source, prior_work, *resolutions = words_beside(__file__)
     minutes: ClassVar = {"smoke": 0.5, "small": 6, "paper": 40}
     sizes: ClassVar = {
         "smoke": Sizes(hidden=8, characters=4, steps=10, rate=4e-3, sequences=8, seeds=1, intervals=32),

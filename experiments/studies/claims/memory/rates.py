@@ -65,7 +65,7 @@ class SamplingRates(Study):
     """Trains a GRU and an LSTM at one rate and runs them at others, on recordings and on two tasks that are about time."""
 
     name = "sampling-rates"
-    question, claim, source, *resolutions = words_beside(__file__)
+    question, claim, source, prior_work, *resolutions = words_beside(__file__)
     minutes: ClassVar = {"smoke": 0.3, "small": 12, "paper": 300}
     sizes: ClassVar = {
         "smoke": Sizes(hidden=8, characters=4, steps=6, rate=4e-3, sequences=32, recordings=32, seeds=1),

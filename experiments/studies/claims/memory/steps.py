@@ -68,7 +68,7 @@ class MemoryAndSteps(Study):
     """Trains gated networks exactly to say the symbol before, or the present one, and runs every step map on five clocks."""
 
     name = "memory-steps"
-    question, claim, source, *resolutions = words_beside(__file__)
+    question, claim, source, prior_work, *resolutions = words_beside(__file__)
     minutes: ClassVar = {"smoke": 0.3, "small": 8, "paper": 240}
     sizes: ClassVar = {
         "smoke": Sizes(hidden=8, characters=4, steps=10, rate=4e-3, sequences=8, seeds=1),

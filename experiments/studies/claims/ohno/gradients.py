@@ -107,7 +107,7 @@ class OhnoGradients(Study):
     """Trains an LSTM, leaky units and slow forgetting, and measures after how many epochs which samples matter."""
 
     name = "ohno-gradients"
-    question, claim, source, *resolutions = words_beside(__file__)
+    question, claim, source, prior_work, *resolutions = words_beside(__file__)
     minutes: ClassVar = {"smoke": 0.5, "small": 45, "paper": 3000}
     sizes: ClassVar = scales(
         hidden=(4, 64, 64),

@@ -68,7 +68,7 @@ class OhnoHAR(Study):
     """Trains slow forgetting on UCI HAR, with exponents from 0 to 4, stepped and solved, and measures what is remembered."""
 
     name = "ohno-har"
-    question, claim, source, *resolutions = words_beside(__file__)
+    question, claim, source, prior_work, *resolutions = words_beside(__file__)
     minutes: ClassVar = {"smoke": 0.5, "small": 20, "paper": 2400}
     sizes: ClassVar = scales(
         hidden=(4, 64, 64),

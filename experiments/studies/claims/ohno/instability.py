@@ -48,7 +48,7 @@ class OhnoInstability(Study):
     """Trains the same networks with two derivatives of |h|^r h at h = 0, by exponent: which trainings end in nan."""
 
     name = "ohno-instability"
-    question, claim, source, *resolutions = words_beside(__file__)
+    question, claim, source, prior_work, *resolutions = words_beside(__file__)
     minutes: ClassVar = {"smoke": 0.2, "small": 8, "paper": 300}
     sizes: ClassVar = {
         "smoke": Sizes(hidden=4, epochs=1, exponents=[0.5, 2.0], seeds=1),

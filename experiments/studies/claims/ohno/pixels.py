@@ -44,7 +44,7 @@ class OhnoPixels(Study):
     """Trains slow forgetting on MNIST, one pixel a time step, in the order of rows and in a random one."""
 
     name = "ohno-pixels"
-    question, claim, source, *resolutions = words_beside(__file__)
+    question, claim, source, prior_work, *resolutions = words_beside(__file__)
     minutes: ClassVar = {"smoke": 0.5, "small": 30, "paper": 100_000}
     sizes: ClassVar = scales(
         side=(7, 14, 28),

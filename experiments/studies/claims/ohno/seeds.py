@@ -175,7 +175,7 @@ class OhnoSeeds(Study):
     """Trains slow forgetting and leaky networks on UCI HAR with 30 seeds, and tests them by person."""
 
     name = "ohno-har-seeds"
-    question, claim, source, *resolutions = words_beside(__file__)
+    question, claim, source, prior_work, *resolutions = words_beside(__file__)
     minutes: ClassVar = {"smoke": 0.5, "small": 140, "paper": 2000}
     sizes: ClassVar = scales(
         hidden=(4, 64, 64),

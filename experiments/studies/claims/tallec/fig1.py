@@ -64,7 +64,7 @@ class TallecFigure1(Study):
     """Trains plain, leaky and gated networks on uniform and variable warps, repeated or padded."""
 
     name = "tallec-fig1"
-    question, claim, source, *resolutions = words_beside(__file__)
+    question, claim, source, prior_work, *resolutions = words_beside(__file__)
     minutes: ClassVar = {"smoke": 0.5, "small": 60, "paper": 3000}
     sizes: ClassVar = scales(
         hidden=(16, 64, 64),

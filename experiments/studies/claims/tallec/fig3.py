@@ -85,7 +85,7 @@ class TallecFigure3(Study):
     """Trains LSTMs on copy and variable copy, with forget biases of 1 and with chrono initialization."""
 
     name = "tallec-fig3"
-    question, claim, source, *resolutions = words_beside(__file__)
+    question, claim, source, prior_work, *resolutions = words_beside(__file__)
     minutes: ClassVar = {"smoke": 0.3, "small": 170, "paper": 2400}
     sizes: ClassVar = scales(
         hidden=(8, 64, 128),

@@ -86,7 +86,7 @@ class TallecFigure4(Study):
     """Trains LSTMs on the adding task, with forget biases of 1, with one large one for all, and with chrono initialization."""
 
     name = "tallec-fig4"
-    question, claim, source, *resolutions = words_beside(__file__)
+    question, claim, source, prior_work, *resolutions = words_beside(__file__)
     minutes: ClassVar = {"smoke": 0.3, "small": 40, "paper": 650}
     sizes: ClassVar = {
         "smoke": Sizes(hidden=8, steps={12: 40}, every=10, held_out=100, seeds=1),

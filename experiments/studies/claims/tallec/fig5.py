@@ -56,7 +56,7 @@ class TallecFigure5(Study):
     """Tests plain, leaky and gated networks on clocks slower than any they were trained on."""
 
     name = "tallec-fig5"
-    question, claim, source, *resolutions = words_beside(__file__)
+    question, claim, source, prior_work, *resolutions = words_beside(__file__)
     minutes: ClassVar = {"smoke": 0.3, "small": 8, "paper": 60}
     sizes: ClassVar = {
         "smoke": Sizes(hidden=16, length=24, warp=2, rate=1e-2, steps=10, every=5, held_out=16, seeds=1, batches=None),

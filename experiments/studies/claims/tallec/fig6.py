@@ -52,7 +52,7 @@ class TallecFigure6(Study):
     """Trains LSTMs on MNIST, one pixel a time step, with forget biases of 1 and with chrono initialization."""
 
     name = "tallec-fig6"
-    question, claim, source, *resolutions = words_beside(__file__)
+    question, claim, source, prior_work, *resolutions = words_beside(__file__)
     minutes: ClassVar = {"smoke": 0.3, "small": 16, "paper": 90_000}
     sizes: ClassVar = {
         "smoke": Sizes(side=7, hidden=4, epochs=1, rates=[4e-2], seeds=2, held_out=100),

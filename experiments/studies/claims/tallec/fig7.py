@@ -45,7 +45,7 @@ class TallecFigure7(Study):
     """Trains LSTMs and recurrent highway networks on the characters of a text, with chrono initialization and without."""
 
     name = "tallec-fig7"
-    question, claim, source, *resolutions = words_beside(__file__)
+    question, claim, source, prior_work, *resolutions = words_beside(__file__)
     minutes: ClassVar = {"smoke": 0.3, "small": 50, "paper": 500_000}
     sizes: ClassVar = {
         "smoke": Sizes(text=SHAKESPEARE, hidden=4, length=10, batch=4, steps=4, every=2, held_out=4, seeds=2),

@@ -5,6 +5,8 @@ r"""Predicts, before anything is trained, what a linear oscillator keeps of its 
 
     Euler    lambda = (e^(i omega dt) - 1)/dt: a = -(1 - cos(omega dt))/dt, about -dt omega^2/2; w = sin(omega dt)/dt
 
+That a step's stability function makes a damped mode of one that neither grows nor fades is in Lu and Tsai 2025.
+
 There is no number to fit. Cycles that a nonlinearity keeps in size are beyond it: those whose rest point repels in the equation
 fade less, and at dt = tau, where a mode loses a third of its size in a time constant, the expansion in dt has no meaning.
 """

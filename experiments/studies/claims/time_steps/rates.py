@@ -38,7 +38,7 @@ class StepRates(Study):
     """Trains each network at three rates; the least validation loss says which one it learns at in `ctrnn-steps`."""
 
     name = "ctrnn-steps-rates"
-    question, claim, source, *resolutions = words_beside(__file__)
+    question, claim, source, prior_work, *resolutions = words_beside(__file__)
     minutes: ClassVar = {"smoke": 0.2, "small": 10, "paper": 30}
     sizes: ClassVar = scales(
         hidden=(8, 64, 64),

@@ -41,7 +41,7 @@ class TimeSteps(Study):
     """Compares each trained network under its step with the same weights under their equation."""
 
     name = "ctrnn-steps"
-    question, claim, source, *resolutions = words_beside(__file__)
+    question, claim, source, prior_work, *resolutions = words_beside(__file__)
     minutes: ClassVar = {"smoke": 0.5, "small": 8, "paper": 150}
     sizes: ClassVar = scales(
         hidden=(8, 64, 64),
