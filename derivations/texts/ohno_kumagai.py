@@ -421,6 +421,12 @@ def recurrent() -> Iterator[Entry]:
         "checked directly by the backpropagation method",
     )
     yield enough
+    yield paper("intro, decays").repeats(
+        enough,
+        "when the gradient of loss with respect to inputs decays exponentially as time goes back, the forget gate indeed "
+        "represents the time scale of the state",
+        "If gradients decay exponentially, the forget gate represents the time scale: the factor of a step is 1 - alpha.",
+    )
     yield paper("sec. IV-B, conclude").repeats(
         enough,
         "we can conclude that the gating mechanism or the leaky units indeed represent the time scale of the state",

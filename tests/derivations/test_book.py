@@ -103,7 +103,7 @@ SAME = {
     for *labels, why in (
         *((there, place, "the paper's claim, summed up") for place, there, _ in tallec_ollivier_summary.AGAIN),
         ("sec. 1, sigmoid", "eq. 12", "two papers on one gate"),
-        ("sec. IV-B, enough", "sec. IV-B, conclude", "the section begins and ends with it"),
+        ("intro, decays", "sec. IV-B, enough", "sec. IV-B, conclude", "the introduction has it, and the section, twice"),
         ("eq. 19", "result 5, flow", "the printed flow is right and reused"),
         ("eq. 21, corrected", "result 5, derivative", "the correction is our result"),
         ("eq. 22", "eq. 81", "eq. 95", "the appendix repeats it, twice"),
