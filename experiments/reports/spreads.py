@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 __all__ = ["NotEnoughError", "Spread", "cell_text", "difference", "markdown", "number", "paired", "spread"]
 
@@ -21,12 +21,21 @@ class NotEnoughError(ValueError):
 
 @dataclass(frozen=True)
 class Spread:
-    """Mean, least and largest of `count` numbers."""
+    """Mean, least and largest of `count` numbers; or a mean and its 95 % interval, of so many degrees of freedom."""
 
     mean: float
     low: float
     high: float
     count: int
+    freedom: float = math.inf
+
+    def at(self, level: float) -> Spread:
+        """Widen or narrow a 95 % interval to another level, as Student's t does; with no end of freedom as the normal law."""
+        from scipy.stats import t  # noqa: PLC0415
+
+        scale = float(t.ppf((1 + level) / 2, self.freedom) / t.ppf(0.975, self.freedom))
+        low, high = (self.mean + scale * (end - self.mean) if math.isfinite(end) else end for end in (self.low, self.high))
+        return replace(self, low=low, high=high)
 
     def __str__(self) -> str:
         """0.52 (0.48–0.55): two digits of what they differ by; one number alone has three digits."""
@@ -68,8 +77,9 @@ def difference(one: Iterable[float], other: Iterable[float]) -> Spread:
         return Spread(mean, float("-inf"), float("inf"), len(a))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # of numbers that are nearly the same, whose interval is short
-        interval = ttest_ind(a, b, equal_var=False).confidence_interval(0.95)
-    return Spread(mean, float(interval.low), float(interval.high), len(a))
+        found = ttest_ind(a, b, equal_var=False)
+        interval = found.confidence_interval(0.95)
+    return Spread(mean, float(interval.low), float(interval.high), len(a), float(found.df))
 
 
 def paired(differences: Iterable[float]) -> Spread:
@@ -86,7 +96,7 @@ def paired(differences: Iterable[float]) -> Spread:
     if len({*found}) == 1:
         return Spread(found[0], found[0], found[0], len(found))
     interval = ttest_1samp(found, 0.0).confidence_interval(0.95)
-    return Spread(mean, float(interval.low), float(interval.high), len(found))
+    return Spread(mean, float(interval.low), float(interval.high), len(found), len(found) - 1)
 
 
 def number(value: float, digits: int = 3) -> str:

@@ -1,13 +1,17 @@
 r"""Judges a claim, part by part, by the intervals that were measured.
 
-effect             the difference in print, or the least one that counts        interval    95 %, of the difference measured
+effect             the difference in print, or the least one that counts
+interval           95 %, of the difference measured; paired where runs are. Of several differences of a study by Holm's steps
 
-claimed            yes          the interval is on the effect's side of 0
+claimed            yes          the interval excludes what does not count: 0 of an effect in print, else what is below the effect
                    no           it does not come as far as the effect
-                   undecided    it holds both 0 and the effect
+                   undecided    else
 claimed absent     yes          the interval is within the effect on both sides of 0
-                   no           else, and it is on one side of 0
-                   undecided    it holds both 0 and an effect of that size
+                   no           it is beyond the effect on one side
+                   undecided    else
+
+of several         yes          each: yes
+                   no           one: no, at a level for as many as they are
 
 verdict            reproduced        every part: yes
                    not reproduced    every part: no
@@ -19,15 +23,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from experiments.reports.spreads import NotEnoughError, Spread, difference, number
+from experiments.studies.holm import LEVEL, chance, levels
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Answer", "Compared", "NoVerdict", "Part", "Verdict", "compared", "need_intervals", "partial_words"]
+__all__ = ["Answer", "Compared", "Every", "NoVerdict", "Part", "Verdict", "compared", "need_intervals", "partial_words"]
 
 Answer = Literal["yes", "no", "undecided"]
 Word = Literal["reproduced", "partly", "not reproduced", "undecided"]
@@ -39,7 +44,7 @@ class Compared:
 
     Args:    measured: the difference, from low to high its 95 % interval;  effect: its size in print, or the least that
              counts, with the sign that is claimed;  absent: whether the claim is that there is none of that size;
-             printed: whether the effect is in print.
+             printed: whether the effect is in print;  level: of the interval that answers.
     Raises:  ValueError for an effect of 0, which nothing could be told from.
     """
 
@@ -47,6 +52,7 @@ class Compared:
     effect: float
     absent: bool = False
     printed: bool = True
+    level: float = LEVEL
 
     def __post_init__(self) -> None:
         if not abs(self.effect) > 0:
@@ -56,11 +62,16 @@ class Compared:
 
     @property
     def answer(self) -> Answer:
+        return self.at(self.level)
+
+    def at(self, level: float) -> Answer:
+        """Answer by the interval of a level."""
         # In units of the effect; whatever is not a number is in no interval, and decides nothing.
-        low, high = sorted((self.measured.low / self.effect, self.measured.high / self.effect))
+        measured = self.measured.at(level)
+        low, high = sorted((measured.low / self.effect, measured.high / self.effect))
         if self.absent:
-            return "yes" if low > -1 and high < 1 else "no" if low > 0 or high < 0 else "undecided"
-        return "yes" if low > 0 else "no" if high < 1 else "undecided"
+            return "yes" if low > -1 and high < 1 else "no" if low >= 1 or high <= -1 else "undecided"
+        return "yes" if low > (0 if self.printed else 1) else "no" if high < 1 else "undecided"
 
     def __str__(self) -> str:
         """Write "0.0287, 95 % -0.0063 to 0.0637, which holds both 0 and the 0.01 in print"."""
@@ -69,13 +80,16 @@ class Compared:
             return f"{_places(self.measured.mean)}, without an interval, which needs two runs of each that are not all alike"
         size = f"{abs(self.effect) if self.absent else self.effect:.3g} {'in print' if self.printed else 'that counts'}"
         why = {
-            (False, "yes"): "which does not hold 0",
+            (False, "yes"): "which does not hold 0" if self.printed else f"which is beyond the {size}",
             (True, "yes"): f"which is within the {size}",
             (False, "no"): f"which does not come to the {size}",
-            (True, "no"): "which does not hold 0",
-        }.get((self.absent, self.answer), f"which holds both 0 and the {size}")
+            (True, "no"): f"which is beyond the {size}",
+        }.get((self.absent, self.answer), f"which holds both 0 and the {size}" if low <= 0 <= high else f"which holds the {size}")
         mean, low_end, high_end = (_places(value, low, high) for value in (self.measured.mean, low, high))
-        return f"{mean}, 95 % {low_end} to {high_end}, {why}"
+        wide = self.measured.at(self.level)
+        ends = " to ".join(_places(value, low, high) for value in (wide.low, wide.high))
+        among = f" (among others {100 * self.level:.4g} %: {ends})" if self.level > LEVEL else ""
+        return f"{mean}, 95 % {low_end} to {high_end}{among}, {why}"
 
 
 def _places(value: float, *beside: float) -> str:
@@ -87,31 +101,55 @@ def _places(value: float, *beside: float) -> str:
 
 
 @dataclass(frozen=True)
+class Every:
+    """Answers of several comparisons, by name, that all have to hold: never of the best or the worst of them alone."""
+
+    of: Mapping[str, Compared]
+    level: float = LEVEL
+
+    @property
+    def answer(self) -> Answer:
+        return self.at(self.level)
+
+    def at(self, level: float) -> Answer:
+        """Answer by intervals of a level, and a no at one for as many as there are."""
+        if self.of and all(one.at(level) == "yes" for one in self.of.values()):
+            return "yes"
+        strict = 1 - (1 - level) / max(1, len(self.of))
+        return "no" if any(one.at(strict) == "no" for one in self.of.values()) else "undecided"
+
+    def __str__(self) -> str:
+        return "; ".join(f"{name} {replace(one, level=self.level)}" for name, one in self.of.items())
+
+
+@dataclass(frozen=True)
 class Part:
     """Says of one part of a claim whether it holds, and by which numbers.
 
-    Args:    holds: whether it does; or a comparison, which answers by its interval; or None where nothing that was run decides.
+    Args:    holds: whether it does; or comparisons, which answer by intervals; or None where nothing that was run decides.
     Raises:  TypeError for anything else, which would count as true.
     """
 
     claim: str
-    holds: bool | Compared | None
+    holds: bool | Compared | Every | None
     evidence: str = ""
 
     def __post_init__(self) -> None:
-        if not (self.holds is None or isinstance(self.holds, Compared) or self.holds in (True, False)):
+        if not (self.holds is None or isinstance(self.holds, Compared | Every) or self.holds in (True, False)):
             raise TypeError(f"`holds` of a part is True, False, None or a Compared; got {self.holds!r} for {self.claim!r}.")
 
     @property
     def answer(self) -> Answer:
-        if isinstance(self.holds, Compared):
+        if isinstance(self.holds, Compared | Every):
             return self.holds.answer
         return "undecided" if self.holds is None else "yes" if self.holds else "no"
 
     @property
     def numbers(self) -> str:
         """Write the evidence, and the difference where one answers."""
-        return "; ".join(filter(None, (self.evidence, f"difference {self.holds}" if isinstance(self.holds, Compared) else "")))
+        return "; ".join(
+            filter(None, (self.evidence, f"difference {self.holds}" if isinstance(self.holds, Compared | Every) else ""))
+        )
 
     @property
     def begun(self) -> str:
@@ -135,7 +173,9 @@ def compared(
 
 def need_intervals(parts: Iterable[Part]) -> None:
     """Refuse differences that have no interval. Raises: NotEnoughError."""
-    measured = [part.holds.measured for part in parts if isinstance(part.holds, Compared)]
+    compared = [part.holds for part in parts if isinstance(part.holds, Compared | Every)]
+    each = [one for holds in compared for one in (holds.of.values() if isinstance(holds, Every) else [holds])]
+    measured = [one.measured for one in each]
     if not all(math.isfinite(one.low) for one in measured):
         raise NotEnoughError("an interval needs two seeds of each")
 
@@ -147,7 +187,7 @@ def partial_words(runs: str) -> str:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Judges a claim of several parts, in a word that follows from their answers.
+    """Judges a claim of several parts, in a word that follows from their answers. Its differences are judged by Holm's steps.
 
     Args:    numbers: ours, by what they are;  summary: a sentence in place of the parts, one after the other;  another: in what
              the experiment is another one than that of the claim, which it then leaves undecided, whatever was found.
@@ -157,6 +197,9 @@ class Verdict:
     numbers: Mapping[str, float | int | str] = field(default_factory=dict)
     summary: str = ""
     another: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parts", _together(self.parts))
 
     @property
     def word(self) -> Word:
@@ -176,6 +219,14 @@ class Verdict:
     def sentence(self) -> str:
         found = self.summary.strip() or " ".join(map(str, self.parts))
         return f"{self.another} What was found in it: {found}" if self.another else found
+
+
+def _together(parts: Sequence[Part]) -> list[Part]:
+    """Give the comparisons of a study the levels at which they are judged beside one another."""
+    comparisons = [part.holds for part in parts if isinstance(part.holds, Compared | Every)]
+    found = levels([chance(lambda level, of=one: of.at(level) != "undecided") for one in comparisons])  # type: ignore[misc]
+    left = iter([replace(one, level=level) for one, level in zip(comparisons, found, strict=True)])
+    return [replace(part, holds=next(left)) if isinstance(part.holds, Compared | Every) else part for part in parts]
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,16 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.stats import t
+from scipy.stats import t, ttest_1samp, ttest_ind
 
-from experiments.reports.spreads import NotEnoughError, Spread, difference
-from experiments.studies.verdicts import Compared, Part, Verdict
+from experiments.reports.spreads import NotEnoughError, Spread, difference, paired
+from experiments.studies.verdicts import Compared, Every, Part, Verdict
 
+HALF = t.ppf(0.975, 10)  # of a standard error of 1
 YES, NO, UNDECIDED = Part("a", True, "1"), Part("b", False, "2"), Part("c", None, "3")
 
 
@@ -66,14 +68,73 @@ def test_an_effect_is_undecided_where_the_interval_holds_both_nothing_and_what_i
         (-0.07, 0.2, "undecided"),
         (-0.2, 0.07, "undecided"),
         (-0.1, 0.05, "undecided"),  # just as large
-        (0.01, 0.2, "no"),
-        (-0.2, -0.01, "no"),
+        (0.01, 0.2, "undecided"),  # there, and of a size that may not count
+        (-0.2, -0.01, "undecided"),
+        (0.1, 0.2, "no"),
+        (-0.2, -0.1, "no"),
         (-math.inf, math.inf, "undecided"),
         (math.nan, math.nan, "undecided"),
     ],
 )
 def test_that_there_is_no_effect_is_undecided_where_the_interval_holds_nothing_and_one_that_counts(low, high, answer):
     assert {Compared(interval(low, high), effect, absent=True).answer for effect in (0.1, -0.1)} == {answer}
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "answer"),
+    [(0.001, 0.03, "undecided"), (0.001, 0.002, "no"), (0.011, 0.03, "yes"), (-0.03, 0.02, "undecided"), (-0.03, 0.005, "no")],
+)
+def test_where_the_effect_is_the_least_that_counts_less_than_it_is_no_yes(low, high, answer):
+    assert Compared(interval(low, high), 0.01, printed=False).answer == answer
+    assert Compared(interval(-high, -low), -0.01, printed=False).answer == answer
+
+
+def test_a_level_widens_an_interval_as_students_law_does():
+    ours, theirs = [3.0, 4.0, 5.5, 4.5], [1.0, 2.0, 2.0]
+    for found, test in (
+        (difference(ours, theirs), ttest_ind(ours, theirs, equal_var=False)),
+        (paired(ours), ttest_1samp(ours, 0.0)),
+    ):
+        for level in (0.5, 0.95, 0.99):
+            expected = test.confidence_interval(level)
+            assert (found.at(level).low, found.at(level).high) == pytest.approx((expected.low, expected.high))
+    assert difference([1.0], [0.5]).at(0.99).low == -math.inf
+
+
+def test_differences_of_one_study_are_judged_by_holms_steps():
+    chances = [2 * t.sf(size, 10) for size in (2.3, 4.0, 3.0)]
+    reject = dict(zip(range(3), multipletests(chances), strict=True))
+    parts = [Part("a", Compared(Spread(size, size - HALF, size + HALF, 11, 10), 0.1)) for size in (2.3, 4.0, 3.0)]
+    assert [part.answer == "yes" for part in Verdict(parts).parts] == [reject[k] for k in range(3)]
+    assert [part.answer for part in Verdict([parts[0]]).parts] == ["yes"]  # alone it is one of one
+
+
+def multipletests(chances):
+    """Holm's adjusted p-values against 0.05."""
+    largest, answers = 0.0, [False] * len(chances)
+    for place, k in enumerate(sorted(range(len(chances)), key=chances.__getitem__)):
+        largest = max(largest, (len(chances) - place) * chances[k])
+        answers[k] = largest <= 0.05
+    return answers
+
+
+def test_a_verdict_made_again_of_its_own_parts_is_the_same():
+    parts = [Part("a", Compared(interval(low, low + 0.02), 0.5)) for low in (0.001, 0.003, 0.02)]
+    once = Verdict(parts)
+    assert Verdict(once.parts).parts == once.parts == replace(once, another="more").parts
+
+
+@pytest.mark.parametrize(
+    ("highs", "answer"),
+    [((0.05, 0.06), "yes"), ((0.05, 0.3), "undecided"), ((0.05,), "yes"), ((), "undecided")],
+)
+def test_of_several_each_has_to_hold(highs, answer):
+    several = Every({str(high): Compared(interval(-0.01, high), 0.1, absent=True, printed=False) for high in highs})
+    assert several.answer == Part("a", several).answer == answer
+    if answer == "undecided" and highs:
+        assert "0.05 " in str(several)
+        gone = Every({**several.of, "gone": Compared(interval(0.5, 0.52), 0.1, absent=True, printed=False)})
+        assert gone.answer == "no"
 
 
 def test_the_word_is_the_one_that_undecided_parts_could_not_change():
@@ -111,7 +172,12 @@ def test_a_sentence_says_which_interval_holds_what():
         Compared(interval(0.02, 0.03), 0.01): "0.0200 to 0.0300, which does not hold 0",
         Compared(interval(-0.02, 0.0), 0.007, printed=False): "-0.0200 to 0.0000, which does not come to the 0.007 that counts",
         Compared(interval(-0.02, 0.03), 0.1, absent=True): "-0.0200 to 0.0300, which is within the 0.1 in print",
-        Compared(interval(0.02, 0.3), 0.1, absent=True): "0.0200 to 0.3000, which does not hold 0",
+        Compared(interval(0.02, 0.3), 0.1, absent=True): "0.0200 to 0.3000, which holds the 0.1 in print",
+        Compared(interval(0.2, 0.3), 0.1, absent=True): "0.2000 to 0.3000, which is beyond the 0.1 in print",
+        Compared(interval(0.2, 0.3), 0.1, printed=False): "0.2000 to 0.3000, which is beyond the 0.1 that counts",
+        Compared(
+            interval(-0.1, 0.3), 0.1, level=0.99
+        ): "-0.1000 to 0.3000 (among others 99 %: -0.1628 to 0.3628), which holds both 0 and the 0.1 in print",
     }
     for compared, words in said.items():
         mean = f"{compared.measured.mean:.4f}, 95 %"
