@@ -31,6 +31,7 @@ from experiments.usage import UsageError
 __all__ = ["DOCS", "indexed", "page", "pages", "record"]
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
+GONE = "gone, and with them the commit that trained them; what is here was kept of them"
 
 
 def record(report: Report, docs: Path = DOCS) -> None:
@@ -50,7 +51,7 @@ def page(study: Study, docs: Path = DOCS) -> str:
     words, found = read_words(folder), Found.read(folder)
     # No links: the site would copy each file, three megabytes in all.
     kept = [f"`docs/tables/{study.name}/{name}`" for name in ("runs.csv", "rows.csv") if (folder / name).exists()]
-    text = found.markdown(study, lambda figure: f"../figures/{_file(study.name, figure)}", words, " and ".join(kept))
+    text = found.markdown(study, lambda figure: f"../figures/{_file(study.name, figure)}", words, " and ".join(kept) or GONE)
     return f"# {words.title}\n\n{text}\n"
 
 

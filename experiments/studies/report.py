@@ -158,7 +158,8 @@ def _verdict(study: Study, scale: str, results: Results) -> Verdict | NoVerdict:
     if not results.records:
         return NoVerdict("Not decided yet", "No run is done.")
     try:
-        return replace(study.verdict(results), another=study.another.get(scale, ""))
+        found = study.verdict(results)
+        return found if isinstance(found, NoVerdict) else replace(found, another=study.another.get(scale, ""))
     except NotEnoughError as error:
         return NoVerdict("Not decided yet", f"{str(error)[:1].upper()}{str(error)[1:].rstrip('.')}.")
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from discretize import SequenceModel
     from experiments.studies.results import Results
     from experiments.studies.specs import FigureSpec, Table
-    from experiments.studies.verdicts import Verdict
+    from experiments.studies.verdicts import NoVerdict, Verdict
 
 __all__ = [
     "COMPARISON",
@@ -192,8 +192,8 @@ class Study(ABC):
         return []
 
     @abstractmethod
-    def verdict(self, results: Results) -> Verdict:
-        """Judge the claim. Raises: NotEnoughError where these results do not decide."""
+    def verdict(self, results: Results) -> Verdict | NoVerdict:
+        """Judge the claim, or say why none is to be judged. Raises: NotEnoughError where these results do not decide."""
 
     def files(self, results: Results) -> dict[str, str]:
         """Return files to be written beside the page, name -> text."""

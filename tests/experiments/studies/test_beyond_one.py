@@ -54,7 +54,7 @@ def answers(records):
         (made(0.2, 0.4), ["yes", "yes", "yes", "yes", "yes"]),
         (made(0.2, 0.4, sigmoid_lost=0.2, sigmoid_ahead=0.4), ["yes", "yes", "no", "yes", "no"]),  # the control refutes it
         (made(0.0, 0.0), ["yes", "no", "no", "no", "no"]),
-        (made(0.03, 0.09, share=0.05, scatter=3), ["undecided", "undecided", "undecided", "yes", "yes"]),
+        (made(0.03, 0.09, share=0.05, scatter=3), ["undecided"] * 5),  # ahead, and not surely by 0.1
         (made(0.2, 0.4, share=0.0), ["no", "yes", "yes", "yes", "yes"]),
     ],
 )

@@ -88,8 +88,9 @@ def test_three_seeds_that_differ_by_more_than_what_is_printed_decide_nothing(stu
     [
         ({}, ["yes", "yes"]),
         ({("permuted", "chrono"): 0.9542}, ["yes", "no"]),
-        ({("rows", "chrono"): 0.98}, ["no", "yes"]),
-        ({("rows", "chrono"): 0.96, ("permuted", "chrono"): 0.94}, ["no", "no"]),
+        ({("rows", "chrono"): 0.98}, ["undecided", "yes"]),  # there is one, and perhaps none that counts
+        ({("rows", "chrono"): 0.985}, ["no", "yes"]),
+        ({("rows", "chrono"): 0.955, ("permuted", "chrono"): 0.94}, ["no", "no"]),
     ],
 )
 def test_each_part_is_answered_by_the_interval_of_test_accuracies(study, changed, answers):

@@ -66,6 +66,10 @@ class SamplingRates(Study):
 
     name = "sampling-rates"
     question, claim, source, prior_work, *resolutions = words_beside(__file__)
+    another: ClassVar = dict.fromkeys(
+        ("small", "paper"),
+        "These claims were written down after runs of the same seeds had been seen, and others have not been run.",
+    )
     minutes: ClassVar = {"smoke": 0.3, "small": 12, "paper": 300}
     sizes: ClassVar = {
         "smoke": Sizes(hidden=8, characters=4, steps=6, rate=4e-3, sequences=32, recordings=32, seeds=1),

@@ -167,6 +167,9 @@ def _beats_plain(losses: Losses) -> Part:
     evidence = f"in {len(both) - len(lost) - len(alike)} of {len(both)} cases"
     evidence += f", not in {', '.join(lost)}" if lost else ""
     evidence += f", not told apart, by less than {FLOOR:g} nats, in {', '.join(alike)}" if alike else ""
+    failed = max((warp for panel, warp in losses if f"{panel} {warp}" in (*lost, *alike)), default=0)
+    beyond = [warp for _, warp in losses if warp > failed]
+    evidence += f"; from {min(beyond)} on in all: what is moderate is a definition" if failed and beyond else ""
     return Part(f"gated far below plain at warps from {MODERATE} on", not lost and not alike, evidence)
 
 

@@ -34,6 +34,7 @@ STARTS = ("standard", "constant", "chrono")
 ERRORS = (0.01, 0.02, 0.05, 0.1)
 SOLVED = ERRORS[0]
 SPEEDUP = 2.0  # "significantly"
+AT_RATE = "at the learning rate 1e-3"  # the printed one, for all starts
 SHORTEST = 200  # of the T's that are printed
 LONG, PRINTED = 750, 7.0  # "7 times faster for T = 750"
 
@@ -153,9 +154,14 @@ class TallecFigure4(Study):
             raise NotEnoughError("no T has both a standard and a chrono run yet")
         short = {T: race for T, race in standard.items() if T < SHORTEST}
         parts = [
-            _sooner("chrono significantly speeds up learning", {T: race for T, race in standard.items() if T >= SHORTEST}),
+            _sooner(
+                f"{AT_RATE}, chrono significantly speeds up learning", {T: race for T, race in standard.items() if T >= SHORTEST}
+            ),
             *([_sooner("it does so at shorter T too", short)] if short else []),
-            _sooner("one large bias for all units would not do", {T: race for T, race in constant.items() if T >= SHORTEST}),
+            _sooner(
+                "one large bias for all units would not do",
+                {T: race for T, race in constant.items() if T >= SHORTEST},
+            ),
             Part(
                 f"{PRINTED:g} times faster at T = {LONG}",
                 standard[LONG].ratio >= PRINTED if LONG in standard else None,

@@ -19,14 +19,14 @@ from typing import ClassVar
 import pandas as pd
 
 from discretize import SequenceModel
-from experiments.reports.spreads import NotEnoughError, number
+from experiments.reports.spreads import NotEnoughError, number, paired
 from experiments.runs.configuration import Configuration
 from experiments.runs.training import evaluate
 from experiments.studies.claims.training import MODELS, STEPS, TRAINING_SET, by_plateaus
-from experiments.studies.results import Results, spreads
+from experiments.studies.results import Results, groups, spreads
 from experiments.studies.specs import Bands, Table, across
 from experiments.studies.study import Point, Record, Row, Run, Sizes, Study, grid, words_beside
-from experiments.studies.verdicts import Part, Verdict
+from experiments.studies.verdicts import Compared, Every, Part, Verdict
 from experiments.tasks.warps.recall import AnyWarp
 
 __all__ = ["TallecFigure5", "slower_tests"]
@@ -35,6 +35,7 @@ READINGS = {"sequence": "a warp for each sequence", "symbol": "a warp for each s
 SYMBOLS = 10  # at least, in a test's sequence
 TIMES = (2, 3, 4, 5, 6, 7, 8, 9, 10)  # the slowest test in multiples of the slowest clock in training; 2 is also the fastest
 PERFECT, DECENT, PLAINS = 0.95, 0.65, 0.8
+COUNTS = 0.01  # of accuracy
 
 
 def slower_tests(trained: AnyWarp) -> list[tuple[int, AnyWarp]]:
@@ -121,34 +122,47 @@ class TallecFigure5(Study):
         if absent := [model for model in MODELS if model not in set(rows["model"])]:
             raise NotEnoughError(f"no run of {', '.join(absent)} with {READINGS[reading]} is done yet")
         found = spreads(rows, ["model", "times"], "accuracy")
-        mean = {at: value.mean for at, value in found.items()}
         longest = TIMES[-1]
-        late = {model: mean[model, longest - 3] - mean[model, longest] for model in MODELS}
-        lost = {model: mean[model, 1] - mean[model, longest] for model in MODELS}
+        of = {at: same.set_index("seed")["accuracy"] for at, same in groups(rows, ["model", "times"]).items()}
         each = {k: ", ".join(f"{model} {found[model, k]}" for model in MODELS) for k in (1, longest)}
-        better = [mean["gated", k] > mean["plain", k] for k in (1, *TIMES)]
+        lead = {k: of["gated", k] - of["plain", k] for k in (1, *TIMES)}
+        ahead = {f"{k} times": _counts(one) for k, one in lead.items()}
+        more = {f"from {k} to {longest} times": _counts(lead[k] - lead[longest]) for k in (1, longest - 3)}
         parts = [
             Part(
                 f"with {READINGS[reading]}, at warps {longest} times longer accuracies are decent",
-                all(mean[model, longest] >= DECENT for model in MODELS),
+                Every({model: _short_of(1, of[model, longest], 1 - DECENT, absent=True) for model in MODELS}),
                 each[longest],
             ),
             Part(
                 "gated and leaky are perfect within the range of the training, plain is not",
-                min(mean["leaky", 1], mean["gated", 1]) >= PERFECT and mean["plain", 1] < PLAINS,
+                Every(
+                    {
+                        **{model: _short_of(1, of[model, 1], 1 - PERFECT, absent=True) for model in ("leaky", "gated")},
+                        "plain": _short_of(1, of["plain", 1], 1 - PLAINS),
+                    }
+                ),
                 each[1],
             ),
-            Part("gated is better than plain all along", all(better), f"in {sum(better)} of {len(better)} tests"),
+            Part("gated is better than plain all along", Every(ahead)),
             Part(
                 "plain is flatter, and gated loses more at seven to ten times",
-                lost["plain"] < lost["gated"] and late["plain"] < late["gated"],
-                f"plain loses {number(lost['plain'])}, gated {number(lost['gated'])}; "
-                f"from seven times on {number(late['plain'])} and {number(late['gated'])}",
+                Every(more),
             ),
         ]
         return Verdict(
             parts, {f"accuracy, {model}, {k} times": str(found[model, k]) for model in MODELS for k in (1, TIMES[0], longest)}
         )
+
+
+def _counts(differences: pd.Series) -> Compared:
+    """Compare differences between runs of one seed with what counts."""
+    return Compared(paired(differences.dropna()), COUNTS, printed=False)
+
+
+def _short_of(whole: float, accuracies: pd.Series, effect: float, *, absent: bool = False) -> Compared:
+    """Compare what accuracies miss with what counts."""
+    return Compared(paired(whole - accuracies), effect, absent, printed=False)
 
 
 def _reading(rows: pd.DataFrame) -> str:

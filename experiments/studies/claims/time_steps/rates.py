@@ -27,7 +27,7 @@ from experiments.studies.folder import records_in
 from experiments.studies.results import Results
 from experiments.studies.specs import Table, across
 from experiments.studies.study import Point, Row, Run, Sizes, Study, scales, words_beside
-from experiments.studies.verdicts import Part, Verdict
+from experiments.studies.verdicts import NoVerdict
 
 __all__ = ["StepRates"]
 
@@ -72,11 +72,12 @@ class StepRates(Study):
     def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[Row]:
         return [{"loss": learning_curve(folder)[-1]["loss"]}]
 
-    def verdict(self, results: Results) -> Verdict:
+    def verdict(self, results: Results) -> NoVerdict:
         rows = results.rows
         best = rows.loc[rows.groupby(list(Network._fields))["loss"].idxmin()]["rate"].value_counts().sort_index()
         found = ", ".join(f"{count} at {rate:g}" for rate, count in best.items())
-        return Verdict([Part("networks differ in the rate at which they learn best", len(best) > 1, found)])
+        said = f"By the validation loss of one seed, of which no interval is known, the best rate is the same for few: {found}."
+        return NoVerdict("No verdict", f"{said} It is a choice, and no claim.")
 
 
 def main(folder: Path) -> None:
