@@ -73,8 +73,15 @@ class Plan:
             and self.found.guards.hold(field)
         )
 
+    zeros: Tensor | None = None  # that a call began with, and later ones begin with too: nothing writes into them
+
     def start(self, field: VectorField, xs: Tensor, h_0: object) -> Tensor | None:
         """The states (batch, state) to begin with; None for others than a kernel reads as they are."""
+        if h_0 is None:
+            if (zeros := self.zeros) is None or zeros.shape[0] != xs.shape[1]:
+                with torch.inference_mode(False):  # for calls outside of it too
+                    self.zeros = zeros = xs.new_zeros(xs.shape[1], field.state_size)
+            return zeros
         found = start_of(field, h_0, xs, 1, xs.shape[1])
         return found if found is None else found[0]
 
@@ -97,6 +104,7 @@ class ModulePlan(Plan):
     `before`: of samples of another kind, as those with a gradient, which other calls may have again."""
 
     before: ModulePlan | None = None
+    starts: tuple[Tensor, Any] | None = None  # zeros, and how torch's function reads them
 
     def after(self, before: ModulePlan | None) -> ModulePlan:
         """Go on from the plan that was kept until now."""
@@ -142,18 +150,24 @@ class ModulePlan(Plan):
     def shown(self, xs: Tensor, h0: Tensor) -> tuple[Shown, dict[str, Any]] | None:
         """What is read of a module's call by torch's own function, where that is to run it; h0 (batch, state)."""
         learning = torch.is_grad_enabled() and (self.learns or xs.requires_grad or h0.requires_grad)
-        if self.torchs is None or (why := self.torchs_reason(len(xs), xs.shape[1], learning)) is None:
+        if self.torchs is None or (why := self.torchs_reason(xs.shape[0], xs.shape[1], learning)) is None:
             return None
         began = time.perf_counter()
-        found = self.torchs(xs, h0[None])
+        if h0 is not self.zeros:
+            found = self.torchs(xs, h0[None])
+        else:
+            if self.starts is None or self.starts[0] is not h0:
+                with torch.inference_mode(False):
+                    self.starts = h0, self.torchs.starts(h0[None])
+            found = self.torchs.begun(xs, self.starts[1])
         self.took(began, why)
-        return found, self.told(len(xs), xs.shape[1], None, why)
+        return found, self.told(xs.shape[0], xs.shape[1], None, why)
 
     def torchs_reason(self, samples: int, batch: int, learning: bool, packed: bool = False) -> str | None:
         """Why torch's own function runs so many samples and no kernel does; None where it does not."""
         if self.torchs is None:
             return None
-        if not packed and (why := quicker_reason(self.field, self.fused, samples, batch, learning)):
+        if self.torchs.pair and not packed and (why := quicker_reason(self.field, self.fused, samples, batch, learning)):
             return why
         why, uses = self.found.kernel, self.found.uses
         if not isinstance(why, str) or waits_for_kernels(self.fused) or uses.made != self.made:

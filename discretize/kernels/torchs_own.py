@@ -97,12 +97,15 @@ class Run(NamedTuple):
 
     def __call__(self, xs: Tensor, h0: Tensor, dropout: float = 0.0) -> Shown:
         """(time, batch, input) from (states, batch, state); dropout: of what each layer but the last gives."""
-        output, *ends = self.function(xs, self._starts(h0), *self._settings(dropout), False)
+        return self.begun(xs, self.starts(h0), dropout)
+
+    def begun(self, xs: Tensor, starts: Any, dropout: float = 0.0) -> Shown:
+        output, *ends = self.function(xs, starts, *self._settings(dropout), False)
         return Shown(output, self._joined(ends))
 
     def packed(self, data: Tensor, batch_sizes: Tensor, h0: Tensor, dropout: float = 0.0) -> Shown:
         """As for samples that are packed, the longest sequence first."""
-        output, *ends = self.function(data, batch_sizes, self._starts(h0), *self._settings(dropout))
+        output, *ends = self.function(data, batch_sizes, self.starts(h0), *self._settings(dropout))
         return Shown(output, self._joined(ends))
 
     def padded(self, xs: Tensor, h0: Tensor, lengths: Tensor) -> Shown:
@@ -112,7 +115,8 @@ class Run(NamedTuple):
         output, _ = pad_packed_sequence(given._replace(data=data), total_length=len(xs))
         return Shown(output, ends[:, given.unsorted_indices])
 
-    def _starts(self, h0: Tensor) -> Any:
+    def starts(self, h0: Tensor) -> Any:
+        """As torch's function reads them."""
         return [part.contiguous() for part in h0.chunk(2, -1)] if self.pair else h0
 
     def _joined(self, ends: list[Tensor]) -> Tensor:

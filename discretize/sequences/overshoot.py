@@ -86,18 +86,15 @@ class OvershootWatch:
         return 1 if all_of_it else -(-samples // (SAMPLES if often else HEARD))
 
     def looks(self, named: str, field: VectorField, length: float, h: Tensor) -> bool:
-        """Whether the next call is looked at whatever its states (batch, state) will be, if it takes steps of this length."""
+        """Whether the next call is looked at whatever its states (batch, state) will be, if it takes steps of this length, none
+        of which multiplies by more than 1."""
         return (
             (self.calls + 1) % OFTEN == 1
             or self.listener is not None
             or length > self.longest * (1 + ROUNDING)
             or named != (self.step or named)
-            or (len(h) > 1 and field.training not in self.modes)
+            or (h.shape[0] > 1 and field.training not in self.modes)
         )
-
-    def is_further(self, last: Tensor) -> bool:
-        """Whether states lie so far out that a call is looked at."""
-        return _largest(last) > self.size * FURTHER
 
     def glance(self, length: float | Tensor) -> bool:
         """Whether `due` is to be asked about a single step: of one in fifty, and of any that may be the longest; counts

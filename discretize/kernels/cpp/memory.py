@@ -78,7 +78,7 @@ def _returned(block: _Block) -> None:
         every -= each.size
         if each.stays and each.size <= room:
             room -= each.size
-        elif (each.stays or every < 0) and _idle.pop(each.place, None) and every >= 0 and each.leave():
+        elif (each.stays or every < 0) and _idle.pop(each.place, None) is each and every >= 0 and each.leave():
             _idle[each.place] = each  # not before: no other thread may write while its pages are left
 
 

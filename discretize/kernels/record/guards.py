@@ -9,7 +9,7 @@ What is not the same object may still be equal: where the check fails, one looks
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from operator import is_, itemgetter
 from typing import Any
@@ -76,17 +76,24 @@ class Guards:
         self.owner = None
         self._lengths = [*map(len, self._views)]
         self._filled = [view for view in self._views if len(view)]  # others need no more than their lengths
-        self._saved = [*chain.from_iterable(self._filled)]
         there = [(given, [name for name in names if name in given]) for given, names in self._lookups.values()]
         self._getters = [(_getter(names), given) for given, names in there if names]
         self._absent = [(given.keys(), {*names} - {*given}) for given, names in self._lookups.values() if names]
-        self._found = [*chain.from_iterable(get(given) for get, given in self._getters)]
-        self._given = [get(of) for get, of in self._reads]
         self._objects = [*self._with_dict, *self._without]
-        self._kinds, self._dicts = [*map(type, self._objects)], [*map(vars, self._with_dict)]
+        self._same = [*self._now()]
         self._layouts = [*map(layout, self._tensors)]
         self._values = [read() for read in self._readers]
         return self
+
+    def _now(self) -> Iterator[object]:
+        """All that has to be the same objects: as many as there were, for lengths and getters are the same."""
+        return chain(
+            chain.from_iterable(self._filled),
+            map(type, self._objects),
+            map(vars, self._with_dict),
+            [get(of) for get, of in self._reads],
+            chain.from_iterable([get(given) for get, given in self._getters]),
+        )
 
     def hold(self, owner: object = None) -> bool:
         try:
@@ -94,14 +101,10 @@ class Guards:
                 type(owner) is self.owner_kind
                 and getattr(owner, "__dict__", None) is self.owner_dict
                 and [*map(len, self._views)] == self._lengths
-                and all(map(is_, chain.from_iterable(self._filled), self._saved))
-                and all(map(is_, map(type, self._objects), self._kinds))
-                and all(map(is_, map(vars, self._with_dict), self._dicts))
-                and all(get(of) is given for (get, of), given in zip(self._reads, self._given, strict=True))
-                and all(map(is_, chain.from_iterable([get(given) for get, given in self._getters]), self._found))
+                and all(map(is_, self._now(), self._same))
                 and all([keys.isdisjoint(names) for keys, names in self._absent])  # noqa: C419 - in half the time
                 and [*map(layout, self._tensors)] == self._layouts
-                and all(read() == value for read, value in zip(self._readers, self._values, strict=True))
+                and (not self._readers or all(read() == value for read, value in zip(self._readers, self._values, strict=True)))
             )
         except Exception:  # what is read there is the user's
             return False

@@ -1,7 +1,9 @@
 """A call like one that torch's own function has run is run so by a plan, layers by one call; what has changed since is seen."""
 
 import copy
+import math
 from collections import OrderedDict
+from contextlib import nullcontext
 from functools import partial
 
 import pytest
@@ -160,17 +162,19 @@ def test_dropout_between_layers_is_drawn_as_by_torchs_module(monkeypatch):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_dropout_is_drawn_once_where_states_that_grow_are_looked_at(kind):
+def test_dropout_is_drawn_once_where_states_are_looked_at_for_they_are_not_finite(kind):
     theirs = seeded(kind, 3, 5, num_layers=2, dropout=0.5, bias=False)
     ours = layers_from_torch(theirs)
-    for part in rnns(ours):
-        part.watch.allowed = True
-    for scale in (1e-4, 1e-4, 1.0, 1.0):
+    for finite in (True, True, False):
+        if not finite:
+            for module in (theirs, ours):
+                next(module.parameters()).data[0] = math.nan
         found = []
         for module in (theirs, ours):
             torch.manual_seed(1)
-            found.append((*flat(module(scale * X)), torch.get_rng_state()))
-        assert_close(*found, rtol=0, atol=1e-12)
+            with nullcontext() if finite or module is theirs else pytest.warns(UserWarning, match="not finite"):
+                found.append((*flat(module(X)), torch.get_rng_state()))
+        assert_close(*found, rtol=0, atol=1e-12, equal_nan=True)
 
 
 def part_of(module):
@@ -478,14 +482,24 @@ def test_steps_that_overshoot_are_warned_of_after_planned_calls_too(monkeypatch)
     assert not runs_by_plan(monkeypatch, layers, X)  # the 51st call is looked at
 
 
-def test_states_that_run_away_are_looked_at(monkeypatch):
-    module = layers_from_torch(seeded("plain", 3, 5, num_layers=2, nonlinearity="relu"))
-    module(X)
-    assert runs_by_plan(monkeypatch, module, X)
-    sizes = [part.watch.size for part in rnns(module)]
-    module(1000 * X)
-    assert all(part.watch.size > 20 * size for part, size in zip(rnns(module), sizes, strict=True))
-    assert {part.watch.calls for part in rnns(module)} == {3}
+@pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
+def test_states_that_are_not_finite_are_said_at_once(monkeypatch, make):
+    module = planned(monkeypatch, make, X)
+    next(module.parameters()).data[0] = math.nan
+    with pytest.warns(UserWarning, match="not finite"):
+        module(X)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_begins_at_zero_begins_there_in_any_batch_and_mode(kind):
+    module = DiscreteRNN(ctrnn.from_torch(seeded(kind, 3, 5)))
+    stepped = DiscreteRNN(module.field, fused=False)
+    for batch in (2, 4, 2):
+        x = X[:, :1].repeat(1, batch, 1)
+        for mode in (torch.inference_mode, torch.no_grad, nullcontext):
+            with mode():
+                assert_close(module(x), stepped(x), rtol=0, atol=1e-12)
+        torch.autograd.grad(module(x)[0].sum(), [*module.parameters()])
 
 
 def test_a_copy_of_layers_plans_for_itself(monkeypatch):
