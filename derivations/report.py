@@ -134,9 +134,11 @@ class Report:
 
     def markdown(self) -> str:
         """Write the report as Markdown, formulas in LaTeX between dollar signs."""
-        lines = [f"# {self.title}", "", *(f"{line}  " for line in self.summary)]
+        lines = [f"# {_in_markdown(self.title)}", "", *(f"{_in_markdown(line)}  " for line in self.summary)]
         for part in self.parts:
-            lines += ["", f"## {part.excerpt.title}", "", *_fenced(part.excerpt)] if part.excerpt is not None else [""]
+            lines += (
+                ["", f"## {_in_markdown(part.excerpt.title)}", "", *_fenced(part.excerpt)] if part.excerpt is not None else [""]
+            )
             for finding in part.findings:
                 words = _in_markdown(finding.words)
                 lines += ["", f"**{finding.verdict}**{': ' * bool(words)}{words}", *[""] * bool(finding.shown)]

@@ -11,7 +11,8 @@ from sympy import Add, Basic, Derivative, Dummy, Eq, Expr, Integral, Limit, Numb
 from sympy.core.function import AppliedUndef
 
 from derivations.claim import Entry, Equal, Every, Expands, Less, Rounds, Tends
-from derivations.papers.equations import SIDES, WRONG, About, Equation, NotRead, Paper, solved
+from derivations.papers.doubt import WRONG, solved
+from derivations.papers.equations import SIDES, About, Equation, NotRead, Paper
 from derivations.papers.grammar import Chain, joined, new_letter
 from derivations.papers.letters import Letter
 from derivations.papers.meaning import Definition, Known, Meaning, Meant

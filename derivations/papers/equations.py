@@ -3,25 +3,21 @@ r"""Reads the formulas of a paper, and keeps what is known of its letters as its
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from sympy import Basic, Derivative, Expr, Mul, Pow, Symbol, evaluate
+from sympy import Basic, Derivative, Symbol
 from sympy.core.function import AppliedUndef
 
 from derivations.claim import Entry
+from derivations.papers.doubt import WRONG, lacking, may_say, solved
 from derivations.papers.grammar import Chain, new_letter, read_chain
 from derivations.papers.letters import FrontMatter
 from derivations.papers.meaning import Definition, Known, Meant
-from derivations.papers.names import mentioned
-from derivations.papers.reading import CONSTANTS
 from derivations.papers.tokens import RELATIONS, Display, Labelled, Token, Unread, formulas, tokens
 from derivations.papers.units import Unit
 from derivations.prover.verdict import UNDECIDED, Verdict
 
-__all__ = ["SIDES", "WRONG", "About", "Equation", "NotRead", "Paper", "cut", "read_all", "solved"]
-
-# What SymPy raises, too, for expressions that it has no answer to.
-WRONG = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, NotImplementedError, RecursionError)
+__all__ = ["SIDES", "About", "Equation", "NotRead", "Paper", "cut", "read_all"]
 
 
 SIDES = ("left side", "right side")
@@ -184,26 +180,18 @@ def read_all(paper: Paper) -> None:
                     defined.add(equation.chain.defines.name)
             except WRONG as error:
                 equation.unread, equation.chain = NotRead.because(error, equation.place), None
+                if names := lacking(equation.found, letters, paper.front):
+                    equation.unread = replace(equation.unread, add=f"{', '.join(names)}: real")
             if own and equation.chain is not None:
                 left = solved(*equation.chain.sides[:2])[0] if equation.chain.relations else equation.chain.sides[0]
                 value = left.expr if isinstance(left, Derivative) else left
                 if isinstance(value, AppliedUndef | Symbol):
                     paper.apart[str(getattr(value, "name", value.func))] = equation.label
         if equation.unread is not None:
-            paper.doubt(mentioned(equation.found) - CONSTANTS.keys(), equation.place)
+            paper.doubt(may_say(equation.found, letters, paper.front), equation.place)
             if letter := new_letter(equation.found, {}, {}):
                 paper.doubt([letter.name], equation.place)
         elif (
             equation.chain and equation.chain.objection and (letter := new_letter(equation.found, letters, paper.front.functions))
         ):
             paper.doubt([letter.name], equation.place)
-
-
-def solved(left: Expr, right: Expr) -> tuple[Expr, Expr]:
-    """Divide by what stands before a derivative: tau dh/dt = F is dh/dt = F/tau."""
-    slopes = [factor for factor in left.args if isinstance(factor, Derivative)] if isinstance(left, Mul) else []
-    if len(slopes) != 1 or not isinstance(slopes[0].expr, AppliedUndef):
-        return left, right
-    with evaluate(False):
-        others = [factor for factor in left.args if factor is not slopes[0]]
-        return (left, right) if any(f.has(Derivative) for f in others) else (slopes[0], Mul(right, *(Pow(f, -1) for f in others)))

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 
 from derivations.papers.claims import Judge
+from derivations.papers.doubt import OPERATIONS
 from derivations.papers.equations import Paper, cut, read_all
 from derivations.papers.letters import front_matter
 from derivations.papers.meaning import Known
@@ -31,7 +32,7 @@ def read_paper(text: str, name: str, tex: bool) -> Paper:
     front, rest = front_matter(text, tex)
     paper = Paper(name, front, Known(dict(front.letters)), lines=re.split(r"\r\n?|\n", text))
     paper.named = {label for related in front.related for label in (*related.first, *related.others) if related.kind != "solves"}
-    for n, display in enumerate(displays(rest, tex, COMMANDS)):
+    for n, display in enumerate(displays(rest, tex, COMMANDS | OPERATIONS)):
         paper.equations += cut(n, display)
     read_all(paper)
     for related in front.related:

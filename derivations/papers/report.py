@@ -19,11 +19,13 @@ from derivations.papers.equations import SIDES, About, Equation, NotRead, Paper
 from derivations.papers.paper import read_paper
 from derivations.papers.tokens import Token
 from derivations.prover.formulas import written
+from derivations.prover.identity import DIFFERENCE
 from derivations.prover.notebook import Cells
 from derivations.prover.timelimit import OutOfTime, time_limit
 from derivations.prover.verdict import AT_SIZES, FAILS, HOLDS, HOLDS_ASSUMING, REINTERPRETED, UNDECIDED
 from derivations.prover.witness import both_sides
 from derivations.report import DEFINED, NO_EQUATION, NOT_READ, SUPPOSED, WORDS, Excerpt, Finding, Line, Part, Report
+from derivations.wording import plain
 
 __all__ = ["SECONDS", "decided_within", "is_proved", "prove_paper", "report"]
 
@@ -97,9 +99,9 @@ def _summary(paper: Paper, claims: Sequence[Claim], found: Iterable[tuple[Equati
         f"{equations[NOT_READ]} not read; {equations[NO_EQUATION] + paper.skipped} that "
         f"{'is' if equations[NO_EQUATION] + paper.skipped == 1 else 'are'} no equation."
     )
-    parts = [f"{n} {words.plural if n > 1 else words.single}" for verdict, words in WORDS.items() if (n := count[verdict])]
-    refuted = ", numbers beside them" if count[FAILS] else ""
-    yield f"{_counted(count.total(), 'claim')}: {', '.join(parts) or 'nothing is claimed'}{refuted}."
+    parts = [f"{n} {words.plural if n > 1 else words.single}{', with numbers' * (verdict == FAILS)}"
+             for verdict, words in WORDS.items() if (n := count[verdict])]  # fmt: skip
+    yield f"{_counted(count.total(), 'claim')}: {'; '.join(parts) or 'nothing is claimed'}."
     proved = "all" if is_proved(claims) else "not all" if claims else "nothing"
     yield f"Exit status {0 if is_proved(claims) else 1}: {proved} is proved."
 
@@ -122,7 +124,8 @@ def _finding(claim: Claim, about: About, paper: Paper) -> Finding:
     unread, formulas = about.unread, [formula for formula in claim.formulas if formula.text != "True"]
     shown = formulas[: max(len(formulas) - len(used), 1)]
     words: Any = about.words or (shown[0] if shown else "")
-    at = [] if any(letter.name == "difference" for letter in claim.counterexample) else list(claim.numbers)
+    apart = f"left side - right side = {plain(claim.counterexample[DIFFERENCE])}" if DIFFERENCE in claim.counterexample else ""
+    at = list(claim.numbers) if not apart else [] if sides else [apart]
     rows: list[tuple[str, Cells]] = [
         ("read as", shown if about.words and unread is None and about.words != "its units agree" else []),
         ("by", [f"{label}: {written(formula).words}" for label, formula in used]),

@@ -25,11 +25,9 @@ def both_sides(steps: Sequence[Mapping[str, Any]]) -> tuple[str, str] | None:
         sides = [(exact(step[name], step["numbers"]), ball(step[name], step["numbers"])) for name in names]
     except NotShown:
         return None
-    for digits in DIGITS:
-        left, right = (_number(value, found, digits) for value, found in sides)
-        if left != right:
-            return left, right
-    return None
+    pairs = [tuple(_number(value, found, digits) for value, found in sides) for digits in DIGITS]
+    left, right = next((pair for pair in pairs if pair[0] != pair[1]), pairs[0])  # x < x has equal ones
+    return left, right
 
 
 def _number(value: Any, found: Ball, digits: int) -> str:
