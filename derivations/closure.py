@@ -37,6 +37,7 @@ from sympy import Abs, Basic, Dummy, Eq, Expr, Function, ImmutableDenseMatrix, S
 from sympy.core.function import AppliedUndef
 
 from derivations.argument.clocks import read_elsewhere
+from derivations.prover.notebook import Cells, Shown, certificate_words
 from derivations.prover.timelimit import OutOfTime, time_limit
 from derivations.prover.verdict import FAILS, HOLDS, SECONDS, UNDECIDED, Verdict, timed
 from derivations.ranges import REALS, inside, is_cone, named
@@ -58,8 +59,8 @@ class UnknownRate(ValueError):  # noqa: N818 - said of the field's rate, as `Unk
 
 
 @dataclass(frozen=True)
-class Closure:
-    r"""What a class of fields absorbs.
+class Closure(Shown):
+    r"""What a class of fields absorbs; `print` it, or have it shown as a table by a notebook.
 
     Args:    group: "every warp", "rescaling" or "none", or which of them: "warps that keep its gates in (0, 1)", "warps of
              what its gates read", "rescaling that keeps its rates in (0, 1)"; "rescaling, at least", where that is proved, and
@@ -78,6 +79,17 @@ class Closure:
     rates: dict[Symbol, Expr] = field(default_factory=dict)
     unit: Expr | None = None
     certificate: tuple[Any, ...] = field(default=(), repr=False)
+
+    def _rows(self) -> Iterable[tuple[str, Cells]]:
+        yield "absorbs", [self.group if self.group != NONE else "no clock"]
+        yield "for", self.assumption.split("; ")
+        yield ("no member meets" if self.group == NONE else "by"), self.witness
+        yield "where", [Eq(letter, e, evaluate=False) for letter, e in self.rates.items()]
+        yield "no more because of", [self.unit] if self.unit is not None else []
+        yield "to be checked", certificate_words(self.certificate)
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
 
 
 def closed_under(field: Any, free: Iterable[str] | None = None, seconds: float | None = SECONDS) -> Closure:

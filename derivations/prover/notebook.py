@@ -31,6 +31,13 @@ class Shown:
     def _colour(self) -> str:
         return "inherit"
 
+    def lines(self) -> Iterator[str]:
+        """Write the rows as lines of text."""
+        for label, cells in self._rows():
+            for place, cell in enumerate(cells):
+                words = cell if isinstance(cell, str) else (cell if isinstance(cell, Formula) else written(cell)).words
+                yield f"{label if place == 0 else '':<20}{words}"
+
     def _repr_html_(self) -> str:
         rows = "".join(self._html_rows())
         return f'<table class="ctrnn" style="border-collapse:collapse"><tbody>{rows}</tbody></table>'

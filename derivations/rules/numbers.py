@@ -157,9 +157,12 @@ def _integral(term: Term, numbers: Numbers) -> Ball:
     start, end = (acb(ball(end, numbers)) for end in (low, high))
     _analytic(body, x, (start + end) / 2, numbers)  # raises here what would be lost within C
     goal = arb(2) ** -TOLERANCE
-    found = acb.integral(
-        lambda z, _: _analytic(body, x, z, numbers), start, end, rel_tol=goal, abs_tol=goal, eval_limit=EVALUATIONS
-    )
+    try:
+        found = acb.integral(
+            lambda z, _: _analytic(body, x, z, numbers), start, end, rel_tol=goal, abs_tol=goal, eval_limit=EVALUATIONS
+        )
+    except SystemError as lost:  # what is raised while flint computes, that time is up, comes as its cause
+        raise lost.__cause__ or lost from None
     return found if any(part == ("i",) for part in subterms(body)) else found.real
 
 

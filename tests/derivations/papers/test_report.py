@@ -1,4 +1,4 @@
-"""The report of a paper: each equation beside its line as typed, with what was assumed, both sides in numbers, what is missing."""
+"""The report of a paper: equations beside their lines as typed, what was assumed, both sides as numbers, what is lacking."""
 
 from html.parser import HTMLParser
 from pathlib import Path

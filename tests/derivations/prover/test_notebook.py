@@ -13,6 +13,7 @@ from derivations import check, symbolic, verify
 from derivations.claim import Entry, Mutation, decided
 from derivations.prover.identity import Identity
 from derivations.prover.statements import Equal
+from derivations.twins import fields
 
 a, b = Symbol("a", real=True), Symbol("b", real=True)
 ODD = '<script>alert("&")</script> $x^2$ \\frac{'
@@ -119,3 +120,12 @@ def test_equations_of_each_unit_show_one_line_for_each_part_of_the_state(name):
     equations = UNITS[name]()
     assert Page(equations._repr_html_()).tags >= {"math", "table"}
     assert equations._repr_latex_().count(" = ") >= len(equations.units)
+
+
+def test_what_a_class_of_fields_absorbs_is_shown_as_text_and_as_a_table():
+    found = derivations.closed_under(fields.leaky(1, 1))
+    assert str(found).splitlines()[:2] == ["absorbs             rescaling", "for                 c' is a constant"]
+    assert "by                  alpha' = alpha*c'" in str(found)
+    page = Page(found._repr_html_())
+    assert "rescaling" in page
+    assert "math" in page.tags
