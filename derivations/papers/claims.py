@@ -7,7 +7,23 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from sympy import Add, Basic, Derivative, Dummy, Eq, Expr, Integral, Limit, NumberSymbol, Pow, Symbol, evaluate, oo
+from sympy import (
+    Add,
+    Basic,
+    Derivative,
+    Dummy,
+    Eq,
+    Expr,
+    GreaterThan,
+    Integral,
+    Limit,
+    NumberSymbol,
+    Pow,
+    StrictGreaterThan,
+    Symbol,
+    evaluate,
+    oo,
+)
 from sympy.core.function import AppliedUndef
 
 from derivations.claim import Entry, Equal, Every, Expands, Less, Rounds, Tends
@@ -20,12 +36,13 @@ from derivations.papers.names import mentioned
 from derivations.papers.reading import Order
 from derivations.papers.tokens import RELATIONS, Lacking, Token, Unread
 from derivations.papers.units import Compared, Unit, Units
-from derivations.prover.statements import Statement
+from derivations.prover.statements import Printed, Statement
 from derivations.prover.verdict import UNDECIDED
 from derivations.wording import plain
 
 __all__ = ["Judge"]
 
+COEFFICIENTS = "a coefficient", "as printed"
 UNITS = "the units of both sides, of terms of sums and of arguments"
 
 
@@ -191,10 +208,15 @@ class Judge:
         if not own:
             self.paper.mentioned |= set().union(*map(self.behind, sides))
         question = "" if own or n else self._asks(chain)
-        about = words if steps else f"it follows from {', '.join(meaning.defined)}" if own else ""
-        of_sides = SIDES[::-1] if relation in (">", ">=") else SIDES
+        about = (
+            f"step {n + 1} of {len(chain.relations)}" if steps else f"it follows from {', '.join(meaning.defined)}" if own else ""
+        )
+        of_sides = SIDES[::-1] if relation in (">", ">=") else COEFFICIENTS if isinstance(statement, Expands) else SIDES
         self.claim_of(label, words, formulas, [statement], meaning, own=own, question=question, sizes=chain.sizes, about=about,
                       of_sides=of_sides)  # fmt: skip
+        if (other := _otherwise(sides, relation, chain.texts[n + 1])) is not None:
+            label = self.paper.entries[-1].label
+            self.paper.about[label] = replace(self.paper.about[label], shown=other)
 
     def _asks(self, chain: Chain) -> str:
         """Ask whether another letter is meant, where one that a line gives stands alone again, with something else."""
@@ -367,6 +389,17 @@ def printed_of(sides: Sequence[Expr], relation: str, text: str) -> tuple[Basic, 
         return (Eq(left, Symbol(text) if relation == "approx" else right, evaluate=False),)
     lower, upper = (left, right) if relation in ("<", "<=") else (right, left)
     return Less(lower, upper, strict=relation in ("<", ">")).formulas()
+
+
+def _otherwise(sides: Sequence[Expr], relation: str, text: str) -> Basic | None:
+    """Write a relation as it is printed where the formulas of a ledger have it otherwise: a > b, a number with its digits."""
+    if relation not in (">", ">=", "approx"):
+        return None
+    with evaluate(False):
+        left, right = (side.xreplace({u: Symbol(u.name) for u in side.atoms(Dummy)}) for side in sides)
+    if relation == "approx":
+        return Printed(left, Symbol(text))
+    return (StrictGreaterThan if relation == ">" else GreaterThan)(left, right, evaluate=False)
 
 
 def name_of_value(e: Expr) -> str:

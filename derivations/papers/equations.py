@@ -92,7 +92,8 @@ class About:
 
     Args:    equation: whose claim it is; words: how it is related to others, or which step it is of several, "" if there is
              nothing to be said; letters: what is declared of those in it; by: definitions that were put in; sides: what the
-             two sides are called that the statement compares; unread: why it is not judged.
+             two sides are called that the statement compares; unread: why it is not judged; shown: its relation as printed,
+             where the ledger turns it.
     """
 
     equation: Equation
@@ -101,6 +102,7 @@ class About:
     by: tuple[Definition, ...] = ()
     sides: tuple[str, str] = SIDES
     unread: NotRead | None = None
+    shown: Basic | None = None
 
 
 @dataclass

@@ -122,7 +122,7 @@ def _finding(claim: Claim, about: About, paper: Paper) -> Finding:
     sides = both_sides(claim.certificates[0]["steps"]) if refuted and len(claim.certificates) == 1 else None
     used = [(said.label, Eq(said.left, said.value, evaluate=False)) for said in about.by]
     unread, formulas = about.unread, [formula for formula in claim.formulas if formula.text != "True"]
-    shown = formulas[: max(len(formulas) - len(used), 1)]
+    shown: list[Any] = formulas[: max(len(formulas) - len(used), 1)] if about.shown is None else [about.shown]
     words: Any = about.words or (shown[0] if shown else "")
     apart = f"left side - right side = {plain(claim.counterexample[DIFFERENCE])}" if DIFFERENCE in claim.counterexample else ""
     at = list(claim.numbers) if not apart else [] if sides else [apart]

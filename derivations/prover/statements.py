@@ -34,7 +34,7 @@ from derivations.rules.numbers import rounds
 from derivations.rules.quotients import NotShown
 from derivations.rules.reading import Reading
 
-__all__ = ["Equal", "Fails", "Rounds", "Solves", "Statement"]
+__all__ = ["Equal", "Fails", "Printed", "Rounds", "Solves", "Statement"]
 
 Side: TypeAlias = Expr | MatrixBase
 

@@ -138,3 +138,29 @@ def test_a_file_that_is_not_there_or_says_nothing_on_top_is_an_error(tmp_path):
     Path(tmp_path / "bad.md").write_text("---\nx is real\n---\n")
     with pytest.raises(ValueError, match="line 2, column 1"):
         prove_paper(tmp_path / "bad.md")
+
+
+CHAIN = r"""---
+a, b: positive
+---
+\begin{align}
+(a + b)^2 &= a^2 + 2 a b + b^2 \\
+ &\ge 4 a b > 4 a^2
+\end{align}
+$$ \ln(2) \approx 0.70 $$
+$$ \sin(a) = a + a^2 + O(a^3) $$
+$$ 1 = 2 $$
+"""
+
+
+def test_steps_and_relations_stand_as_they_are_printed_with_their_sides(tmp_path):
+    (tmp_path / "note.md").write_text(CHAIN)
+    steps, digits, series, numbers = (part.findings for part in prove_paper(tmp_path / "note.md").parts)
+    assert [(f.verdict, f.words, dict(f.shown)["read as"][0].rel_op) for f in steps[1:]] == [
+        ("holds", "step 2 of 3", ">="),
+        ("does not hold as printed", "step 3 of 3", ">"),
+    ]
+    assert str(digits[0].words) == "log(2), rounded 0.70"
+    assert dict(digits[0].shown)["because"] == ["number = 0.693147180560"]
+    assert {"a coefficient", "as printed"} <= dict(series[0].shown).keys()
+    assert dict(numbers[0].shown) == {"left side": ["1"], "right side": ["2"]}
