@@ -181,6 +181,15 @@ def test_arguments_of_a_docstring_are_split_at_the_names_of_its_signature():
     assert READING["listed"](text, ["size", "a", "b"]) == items
 
 
+def test_the_signature_of_a_call_stands_apart_from_what_is_said_of_it():
+    call = dict(READING["paragraphs"](inspect.getdoc(discretize.DiscreteRNN)))["Call"]
+    signature, words = READING["call_of"](call)
+    assert signature == "rnn(x, h_0=None, ts=None, lengths=None, reset=None, seed=None)"
+    assert words.startswith("With ts, ")
+    assert READING["call_of"]("f(x, each=()), as for g.") == ("f(x, each=())", "As for g.")
+    assert READING["call_of"]("path(t) is W(t).") == ("", "path(t) is W(t).")
+
+
 def test_sections_and_code_of_a_docstring_lose_their_columns():
     text = "One\nparagraph.\n\n    a = 1\n        b\n\nArgs:    a: one,\n         two.\nExample: if a:\n             b\n"
     sections = [("", "One\nparagraph."), ("code", "a = 1\n    b"), ("Args", "a: one,\ntwo."), ("Example", "if a:\n    b")]

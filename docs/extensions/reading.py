@@ -23,7 +23,7 @@ from types import FunctionType
 
 from ctrnn.lazy import places_of
 
-__all__ = ["DOCS", "MOVED", "ROOT", "argument_names", "file_of", "for_site", "groups", "heading_slug", "listed"]
+__all__ = ["DOCS", "MOVED", "ROOT", "argument_names", "call_of", "file_of", "for_site", "groups", "heading_slug", "listed"]
 __all__ += ["named_in", "paragraphs", "public_methods", "public_names", "signature", "uses", "words"]
 
 DOCS = Path(__file__).resolve().parents[1]
@@ -131,6 +131,13 @@ def paragraphs(docstring: str) -> Iterator[tuple[str, str]]:
         for part in re.split(rf"\n(?=(?:{HEADS}): +\S)", block):
             head = SECTION.match(part)
             yield (head[1], re.sub(rf"\n {{0,{head.end()}}}", "\n", part[head.end() :])) if head else ("", part)
+
+
+def call_of(text: str) -> tuple[str, str]:
+    """Split "name(...). Prose" and "name(...), prose" of a section Call; "name(...) makes ..." is prose."""
+    if found := re.fullmatch(r"(\w+\((?:[^()]|\([^()]*\))*\))[.,:]\s+(.*)", text, re.DOTALL):
+        return found[1], found[2][:1].upper() + found[2][1:]
+    return "", text
 
 
 def listed(text: str, names: list[str]) -> list[tuple[str, str]]:

@@ -195,13 +195,15 @@ def docstring_nodes(text: str, package: str, names: list[str]) -> list[nodes.Nod
         elif head == "Example":
             sections += entry([nodes.Text(head)], nodes.literal_block(words, words, language="python"))
         else:
-            items = reading.listed(words, names) if head in ("Args", "Attributes") else [("", words)]
+            call, about = reading.call_of(words) if head == "Call" else ("", words)
+            items = reading.listed(about, names) if head in ("Args", "Attributes") else [("", about)]
             inner: list[nodes.Node] = [part for key, said in items if not key for part in prose(said, package)]
             pairs = [(key, said) for key, said in items if key]
             if pairs:
                 terms = nodes.definition_list()
                 terms += [entry([nodes.literal("", key)], *prose(said, package)) for key, said in pairs]
                 inner.append(terms)
+            inner = [nodes.literal_block(call, call, language="python", classes=["call"]), *inner] if call else inner
             sections += entry([nodes.Text(head)], *inner)
     return [*made, sections] if len(sections) else made
 
