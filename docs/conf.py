@@ -17,7 +17,8 @@ exclude_patterns = ["explorer", "extensions", "tables"]
 # The doors, and what is behind each. Files stay where they are, so that links also work where no site is.
 trees = {
     "index": "install learn/index do/index look-up/index understand/index",
-    "learn/index": "learn/first you-have-a-ctrnn learn/irregular learn/gru learn/prove papers learn/exact-or-stepped learn/* "
+    "learn/index": "learn/first you-have-a-ctrnn learn/irregular learn/table learn/gru learn/prove papers "
+    "learn/exact-or-stepped learn/* "
     "fitting slurm notebooks/* gallery",
     "do/index": "do/* discretization steps compare sequences live solves dynamics training estimators torch latent-sde "
     "torchdiffeq",

@@ -25,6 +25,7 @@ from ctrnn.extras import needed_by
 from discretize import Collate
 from discretize.kernels.price import kernels_at_once
 from discretize.progress import progress_bar
+from discretize.sequences import Batch
 from experiments.data.samples import Input, in_order
 from experiments.estimators.sequences import Rows, rows_of, with_targets
 from experiments.runs.configuration import configuration_of
@@ -193,8 +194,21 @@ class _SequenceEstimator(BaseEstimator):
         said = f"{len(held)} of {len(rows)} sequences are held out" if held else "all sequences are trained on"
         return [(part, k, slice(None)) for part, some in parts.items() for k in some], said
 
-    def _outputs(self, rows: Rows) -> tuple[list[torch.Tensor], list[np.ndarray]]:
-        """Return what the model says after each row of each sequence, (time, outputs), and the rows, in the order of time."""
+    def read(self, X: Any) -> Batch:
+        """Return sequences as `model_` reads them, in the order of `predict`: `model_(x.xs, ts=x.ts, lengths=x.lengths)`.
+
+        A `discretize.sequences.Batch`: xs (time, sequences, features), numbers standardized, words as kinds, what is missing 0
+        and flagged, rows in the order of time; ts in the model's unit, `fitted_.unit` of the table's, from each first row on,
+        None without `time`.
+        """
+        check_is_fitted(self, "model_")
+        return self._batch(self._read(rows_of(X, self.sequence))[0])
+
+    def _batch(self, sequences: list[dict[str, torch.Tensor]]) -> Batch:
+        return Collate("mask" if self.fitted_.masked else None)(sequences).to(next(self.model_.parameters()).device)
+
+    def _read(self, rows: Rows) -> tuple[list[dict[str, torch.Tensor]], list[np.ndarray]]:
+        """Return features and stamps of each sequence, and its rows, in the order of time."""
         fitted = self.fitted_
         if rows.features and fitted.features and rows.features != fitted.features:
             raise ValueError(
@@ -221,17 +235,21 @@ class _SequenceEstimator(BaseEstimator):
                         f"X: {each.name} has {what} in row {row}, and nothing was missing in what was fitted, so that the model "
                         "does not read whether a value was seen; fit it where some are missing too, or fill them in."
                     )
-        xs = torch.from_numpy(np.concatenate(read, 1))
+        xs = torch.from_numpy(np.concatenate(read, 1)).float()
+        stamps = [torch.from_numpy(ordered.times[k] - ordered.times[k[0]]) for k in ordered.rows]
+        sequences = [{"x": xs[k]} | ({"ts": ts} if self._time else {}) for k, ts in zip(ordered.rows, stamps, strict=True)]
+        return sequences, ordered.rows
+
+    def _outputs(self, rows: Rows) -> tuple[list[torch.Tensor], list[np.ndarray]]:
+        """Return what the model says after each row of each sequence, (time, outputs), and the rows, in the order of time."""
+        sequences, places = self._read(rows)
         outputs: list[torch.Tensor] = []
         with torch.no_grad(), torch_defaults(torch.get_num_threads(), torch.float32):
-            for start in range(0, len(ordered.rows), AT_ONCE):
-                some = ordered.rows[start : start + AT_ONCE]
-                stamps = [torch.from_numpy(ordered.times[k] - ordered.times[k[0]]) for k in some]
-                read_in = [{"x": xs[k].float()} | ({"ts": ts} if self._time else {}) for k, ts in zip(some, stamps, strict=True)]
-                batch = Collate("mask" if fitted.masked else None)(read_in).to(next(self.model_.parameters()).device)
+            for start in range(0, len(places), AT_ONCE):
+                batch = self._batch(sequences[start : start + AT_ONCE])
                 said = self.model_(batch.xs, ts=batch.ts, lengths=batch.lengths).cpu()
-                outputs += [said[: len(k), j] for j, k in enumerate(some)]
-        return outputs, ordered.rows
+                outputs += [said[: len(k), j] for j, k in enumerate(places[start : start + AT_ONCE])]
+        return outputs, places
 
     def _answers(self, X: Any) -> tuple[Rows, np.ndarray]:
         """Return the sequences, and what the model says of each, or of each row: (n, outputs)."""

@@ -163,6 +163,8 @@ def dataset_from(task: TableSettings, table: Columns, digest: str, deal: Deal = 
             raise UsageError(f"{path}: no sequence with a target is in {split}; {about_split}.")
         order = torch.randperm(len(pieces), generator=generator_of(0, "csv", split)).tolist()
         parts[split] = [pieces[k] for k in order]  # so that the first ones are as good as any
+    dealt_to = {split: [(k, span) for part, k, span in places if part == split] for split in SPLITS}
+    own = [split for k, split in enumerate(SPLITS) if dealt_to[split] not in [dealt_to[before] for before in SPLITS[:k]]]
     masked = any(bool(one.xs.isnan().any()) for split in SPLITS for one in parts[split])
     of = "of each sequence" if at_the_end else "at every row"
     absent = _absent(ys, rows, at_the_end)
@@ -177,7 +179,7 @@ def dataset_from(task: TableSettings, table: Columns, digest: str, deal: Deal = 
         ordered.words,
         *about_inputs,
         f"to predict: {ASKED[predict]} {of}, {_about(targets, classes, scales, parts)}{absent}",
-        f"{about_split}{cut}: {', '.join(f'{len(parts[split])} {split}' for split in SPLITS)}",
+        f"{about_split}{cut}: {', '.join(f'{len(parts[split])} {split}' for split in own)}",
         *(f"careful: {each}" for each in (*suspicious(table, inputs, rows, train, joined), *_absent_classes(classes, parts))),
     ]
     counts = predict == "count"

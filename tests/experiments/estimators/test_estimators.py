@@ -121,6 +121,22 @@ def test_predictions_are_what_the_model_says_of_standardized_values_at_the_last_
         with torch.no_grad():
             last = made.model_(xs, ts=ts)[-1, :, 0].double().numpy()
         np.testing.assert_allclose(said, last * made.fitted_.deviations + made.fitted_.means, rtol=1e-5, atol=1e-6)
+        batch = made.read(X)
+        torch.testing.assert_close(batch.xs, xs)
+        assert (batch.ts is None) == (time is None)
+        assert time is None or torch.allclose(batch.ts, ts)
+
+
+def test_what_the_model_reads_has_flags_the_order_of_time_and_of_the_ids_and_no_test_is_claimed():
+    frame = table(6)[["who", "t", "x"]].sample(frac=1, random_state=0)
+    frame.loc[frame.index[:5], "x"] = np.nan
+    found = SequenceRegressor(**QUICK, sequence="who", time="t", inputs=["x"]).fit(frame, frame.groupby("who").t.max())
+    batch = found.read(frame)
+    for k, who in enumerate(frame["who"].unique()):
+        part = frame[frame["who"] == who].sort_values("t")
+        assert batch.xs[: len(part), k, 1].tolist() == part["x"].notna().tolist()
+        assert not batch.xs[: len(part), k, 0][part["x"].isna().to_numpy()].any()
+    assert " test" not in found.fitted_.words
 
 
 def test_columns_of_chances_are_in_the_order_of_the_classes():
