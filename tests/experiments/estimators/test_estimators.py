@@ -135,7 +135,7 @@ def test_what_the_model_reads_has_flags_the_order_of_time_and_of_the_ids_and_no_
     for k, who in enumerate(frame["who"].unique()):
         part = frame[frame["who"] == who].sort_values("t")
         assert batch.xs[: len(part), k, 1].tolist() == part["x"].notna().tolist()
-        assert not batch.xs[: len(part), k, 0][part["x"].isna().to_numpy()].any()
+        assert not batch.xs[: len(part), k, 0][torch.tensor(part["x"].isna().to_list())].any()
     assert " test" not in found.fitted_.words
 
 
