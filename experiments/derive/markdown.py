@@ -45,16 +45,18 @@ def file_of(source: str) -> Path:
 
 
 def paper(source: str, claims: Sequence[Claim]) -> str:
-    """Write the page of a text: what it is about, the count, what is wrong or to be read otherwise, and a table of all claims."""
-    lines = [(claim.label, claim.words + _remark(claim), ", ".join(claim.provided), claim.verdict) for claim in claims]
+    """Write the page of a text: what it is about, the count, what is wrong or to be read otherwise, and a table of the rest."""
+    found = {verdict: [claim for claim in claims if claim.verdict == verdict] for _, verdict in CORRECTED}
+    others = [claim for claim in claims if claim.verdict not in found]
+    lines = [(claim.label, claim.words + _remark(claim), ", ".join(claim.provided), claim.verdict) for claim in others]
     return ENVIRONMENT.get_template("derive/paper.md.jinja").render(
         title=TITLES.get(source, source),
         main=_main(source, claims),
         summary=summary(claims),
         corrected=CORRECTED,
-        found={verdict: [claim for claim in claims if claim.verdict == verdict] for _, verdict in CORRECTED},
+        found=found,
         known=_known(claims),
-        table=_table(["where", "claim", "for", "verdict"], lines),
+        table=_table(["where", "claim", "for", "verdict"], lines) if lines else "",
     )
 
 
@@ -110,8 +112,8 @@ def _right(claim: Claim) -> str:
 
 
 def _remark(claim: Claim) -> str:
-    """The remark behind a claim in a table; what is wrong has its remark above."""
-    return f" ({claim.remark})" if claim.remark and claim.correction is None else ""
+    """The remark behind a claim in a table."""
+    return f" ({claim.remark})" if claim.remark else ""
 
 
 def _escaped(text: str) -> str:

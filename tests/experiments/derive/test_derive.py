@@ -152,7 +152,8 @@ def test_the_pages_of_texts_name_every_claim_and_every_error(claims, tmp_path):
     ]
     text = "".join(papers.values())
     for claim in claims:
-        assert f"| {claim.label}".replace("_", r"\_") in text
+        begin = "| {}" if claim.correction is None else "- **{}**"
+        assert text.count(begin.format(claim.label.replace("_", r"\_"))) == 1
     assert re.search(r"\*\*result 1, a\\_b\*\* .*\n\n  Not so at x = .*\.\n\n  \*Right is:\* Three\.\n", text)
     pages = {tmp_path / path.name: page for path, page in papers.items()}
     assert write_pages(pages) == [*pages]
