@@ -64,7 +64,7 @@ def _primes(order: int) -> str:
     return "'" * order if order <= MOST_PRIMES else f"^({order})"
 
 
-class _InText(StrPrinter):  # type: ignore[misc]
+class _InText(StrPrinter):
     """Writes powers with ^, sides of an equation with =, bounds of integrals in words."""
 
     def _print_Pow(self, expr: Expr, rational: bool = False) -> str:
@@ -143,7 +143,7 @@ def _equations(printer: Any, pairs: Iterable[tuple[Expr, Expr]]) -> str:
     return ", ".join(f"{printer.doprint(x)} = {printer.doprint(value)}" for x, value in pairs)
 
 
-class InLatex(LatexPrinter):  # type: ignore[misc]
+class InLatex(LatexPrinter):
     r"""Writes LaTeX as SymPy does, and F'(g(t)) and \partial_{2} F(x, g(t)) for derivatives at a place that is no letter."""
 
     def _print_Subs(self, expr: Any) -> str:
