@@ -164,3 +164,21 @@ def test_steps_and_relations_stand_as_they_are_printed_with_their_sides(tmp_path
     assert dict(digits[0].shown)["because"] == ["number = 0.693147180560"]
     assert {"a coefficient", "as printed"} <= dict(series[0].shown).keys()
     assert dict(numbers[0].shown) == {"left side": ["1"], "right side": ["2"]}
+
+
+LEFT_OPEN = r"""---
+x, w, b: real
+{}---
+$$ z = w x + b \tag{1} $$
+$$ 2 w = \max(z, 0) $$
+$$ z - b = w x \tag{3} $$
+"""
+
+
+def test_what_a_line_on_top_is_said_to_decide_it_decides(tmp_path):
+    file = tmp_path / "note.md"
+    file.write_text(LEFT_OPEN.replace("{}", ""))
+    (line,) = rows(prove_paper(file), "(3)")["undecided"]["add"]
+    assert line == "equations: (3) is by (1)"
+    file.write_text(LEFT_OPEN.replace("{}", f"{line}\n"))
+    assert rows(prove_paper(file), "(3)").keys() == {"holds"}
