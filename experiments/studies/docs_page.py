@@ -37,7 +37,7 @@ GONE = "gone, and with them the commit that trained them; what is here was kept 
 def record(report: Report, docs: Path = DOCS) -> None:
     """Keep what a report says, and its figures. Raises: UsageError where there is no verdict, before anything is written."""
     name = report.study.name
-    if isinstance(report.verdict, NoVerdict):
+    if isinstance(report.verdict, NoVerdict) and not report.verdict.final:
         raise UsageError(f"nothing is published of {name} without a verdict: {report.word}. {report.sentence}")
     drawn = {docs / "figures" / _file(name, figure): report.svg(figure) for figure in report.figures}
     kept = docs / "tables" / name / REPORT

@@ -231,9 +231,10 @@ def _together(parts: Sequence[Part]) -> list[Part]:
 
 @dataclass(frozen=True)
 class NoVerdict:
-    """Takes the place of a verdict where none can be given, and says why."""
+    """Takes the place of a verdict where none can be given, and says why. `final`: none will be, whatever is run."""
 
     heading: str
     sentence: str
     numbers: Mapping[str, float | int | str] = field(default_factory=dict)
     word: Literal[""] = ""
+    final: bool = False

@@ -23,6 +23,7 @@ from experiments.studies.claims.time_steps import measures, prediction
 from experiments.studies.claims.time_steps.design import TASKS, Network, networks, rate_of
 from experiments.studies.claims.time_steps.page import PAGE, TABLES, text
 from experiments.studies.claims.time_steps.prediction import eigenvalue, predicted_r2
+from experiments.studies.claims.time_steps.rates import StepRates
 from experiments.studies.claims.time_steps.study import of_others
 from experiments.studies.claims.time_steps.tables import how_many, lost
 from experiments.studies.claims.time_steps.tutorial import trained_tutorial
@@ -329,6 +330,15 @@ def test_the_page_of_time_steps_is_what_its_tables_give():
 def left_as_predicted(network):
     loses = network.task == "rhythm" and network.step not in ("runge-kutta4", "exact")
     return 0.9 if loses else 0.999
+
+
+def test_rates_are_a_choice_of_one_seed_and_have_no_verdict_at_any_time():
+    point = POINTS[0] | {"seed": 0}
+    about = {"key": "", "measures": {}, "configuration": {}, "diverged": None}
+    records = [{**about, "point": {**point, "rate": rate}, "rows": [{"loss": rate}]} for rate in (0.01, 0.003)]
+    found = StepRates().verdict(Results(records))
+    assert (found.heading, found.final) == ("No verdict", True)
+    assert "1 at 0.003" in found.sentence
 
 
 def test_the_verdict_on_steps_is_that_every_part_holds_of_records_as_predicted():
