@@ -26,12 +26,14 @@ from discretize import Collate
 from discretize.kernels.price import kernels_at_once
 from discretize.progress import progress_bar
 from discretize.sequences import Batch
+from experiments.data.columns import Notation
 from experiments.data.samples import Input, in_order
 from experiments.estimators.sequences import Rows, rows_of, with_targets
 from experiments.runs.configuration import configuration_of
 from experiments.runs.stopping import StoppedError
 from experiments.runs.training import Training, torch_defaults
 from experiments.seeds import generator
+from experiments.settings import settings_from
 from experiments.tasks.recorded.dataset import TableSettings, dataset_from
 from experiments.tasks.recorded.parts import Place, whole_of
 from experiments.tasks.recorded.table import Table
@@ -48,6 +50,7 @@ with needed_by("SequenceClassifier"):
 __all__ = ["Forecaster", "SequenceClassifier", "SequenceRegressor"]
 
 EVALUATIONS = 20  # of the validation sequences, while steps are taken
+READ_BY = ("words", "decimal", "dates", "clock")  # settings that say what cells mean
 AT_ONCE = 256  # sequences of a prediction
 
 
@@ -127,12 +130,13 @@ class _SequenceEstimator(BaseEstimator):
                 predict=self.predict_what,  # type: ignore[arg-type]
                 unit=self.unit,
             )
-            table = rows.columns(_names(self.missing), words)
+            table = rows.columns(self._notation(words))
             dataset = dataset_from(settings, table, "", self._dealt, whole)
             task = Table.holding(dataset, settings)
             evaluated = {"keep": "best", "evaluate_every": max(1, self.steps // EVALUATIONS)} if self.validation else {}
+            others = {key: value for key, value in (self.settings or {}).items() if key not in READ_BY}
             how = {"hidden": self.hidden, "steps": self.steps, "batch": self.batch, "lr": self.lr, "device": self.device}
-            how |= {"seed": self._seed(), "patience": self.patience, **evaluated, **(self.settings or {})}
+            how |= {"seed": self._seed(), "patience": self.patience, **evaluated, **others}
             configuration = configuration_of(task, self.field, self.integrator, how)
             run = Training(configuration.untrained_model(), task, configuration.training)
             with (
@@ -169,6 +173,13 @@ class _SequenceEstimator(BaseEstimator):
     @property
     def _time(self) -> str:
         return "" if self.time is None else str(self.time)
+
+    def _notation(self, words: tuple[str, ...] = ()) -> Notation:
+        """Return what cells mean, by `missing` and the `settings` that say it; words: columns of words, besides those."""
+        given = {key: value for key, value in (self.settings or {}).items() if key in READ_BY}
+        own = {"missing": _names(self.missing), "words": (*words, *_names(given.pop("words", ())))}
+        with _as_value_errors():
+            return settings_from(Notation, given | own)
 
     def _seed(self) -> int:
         if isinstance(self.random_state, np.random.RandomState):
@@ -216,7 +227,7 @@ class _SequenceEstimator(BaseEstimator):
             )
         with _as_value_errors():
             words = tuple(each.name for each in fitted.inputs if each.scale is None)
-            table = rows.columns(_names(self.missing), words)
+            table = rows.columns(self._notation(words))
             for name in [*(each.name for each in fitted.inputs), *filter(None, [self._time])]:
                 if name not in table:
                     raise UsageError(f"X: there is no column {name!r}, which was fitted; there is {', '.join(table.names)}.")
@@ -297,7 +308,7 @@ def _right(estimator: _SequenceEstimator, X: Any, y: Any) -> tuple[np.ndarray, n
     """Return what is right and what is predicted, of each sequence or each row in which something is asked."""
     predicted = estimator.predict(X)
     rows, targets, _ = with_targets(rows_of(X, estimator.sequence), y)
-    cells = rows.columns(_names(estimator.missing), only=targets)
+    cells = rows.columns(estimator._notation(), only=targets)
     if estimator.predict_what == "class":
         right = rows.frame[list(targets)].astype(object).mask(cells.declared(targets[0])[:, None])
     else:
@@ -327,8 +338,8 @@ class SequenceClassifier(ClassifierMixin, _SequenceEstimator):
              is 1 for the model, 0 for the median time between rows; missing: cells that say that nothing was seen; steps, batch,
              lr: of the training; validation: the share of sequences that are held out, by which the best weights are kept, 0 for
              none and the last; patience: evaluations that are no better, after which training ends; settings: others of `ctrnn
-             train --set`, as {"rtol": 1e-4}; random_state: of weights, batches and the share that is held out; device; progress:
-             whether there is a bar.
+             train --set`, as {"rtol": 1e-4}, and of how cells are read, as {"dates": "day-first"}, decimal, clock and words;
+             random_state: of weights, batches and the share that is held out; device; progress: whether there is a bar.
     Attributes: model_, the `discretize.SequenceModel`; classes_; losses_, those of the evaluation that was best; fitted_, whose
              `words` say how the sequences were read.
     Shape:   X: a list of DataFrames, or of arrays (time, features) or (time,), an array (n, time, features) or (n, time), or a
@@ -345,7 +356,7 @@ class SequenceClassifier(ClassifierMixin, _SequenceEstimator):
         if len(targets) > 1:
             raise ValueError(f"`y` must be one class of each sequence, or of each row, got {len(targets)} columns.")
         column = rows.frame[targets[0]]
-        there = column.notna().to_numpy() & ~rows.columns(_names(self.missing), only=targets).declared(targets[0])
+        there = column.notna().to_numpy() & ~rows.columns(self._notation(), only=targets).declared(targets[0])
         seen = column[there].to_numpy()
         check_classification_targets(seen)
         self.classes_, places = np.unique(seen, return_inverse=True)
@@ -447,7 +458,7 @@ class Forecaster(_SequenceEstimator):
         check_is_fitted(self, "model_")
         rows = rows_of(X, self.sequence)
         outputs, places = self._outputs(rows)
-        columns = rows.columns(_names(self.missing))
+        columns = rows.columns(self._notation())
         right = np.stack([columns.numbers(name) for name in self.fitted_.targets], 1)
         said = np.concatenate([self._in_units(each[:-1].double().numpy()) for each in outputs])
         right = np.concatenate([right[k[1:]] for k in places])

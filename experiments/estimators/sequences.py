@@ -40,7 +40,7 @@ class Rows:
         """Return the number of each row's sequence, in the order of `ids`."""
         return self.ids.get_indexer(self.frame[self.sequence]) if self.sequence else np.zeros(len(self.frame), int)
 
-    def columns(self, missing: tuple[str, ...] = (), words: tuple[str, ...] = (), only: Sequence[str] | None = None) -> Columns:
+    def columns(self, notation: Notation, only: Sequence[str] | None = None) -> Columns:
         """Return the columns as tables of files are read: cells of text are numbers, times or words by what they say.
 
         The column of sequences has their numbers: as words two ids may be one, 1 and "1", or none, "NA".
@@ -48,7 +48,7 @@ class Rows:
         cells = {name: _cells(self.frame[name]) for name in (self.frame if only is None else only) if name != self.sequence}
         if self.sequence and only is None:
             cells[self.sequence] = pd.Series(self.of_sequence)
-        return Columns(pd.DataFrame(cells), WHERE, Notation(missing=missing, words=words))
+        return Columns(pd.DataFrame(cells), WHERE, notation)
 
 
 def rows_of(X: Any, sequence: str | None) -> Rows:

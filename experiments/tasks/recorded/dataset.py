@@ -180,7 +180,13 @@ def dataset_from(task: TableSettings, table: Columns, digest: str, deal: Deal = 
         *about_inputs,
         f"to predict: {ASKED[predict]} {of}, {_about(targets, classes, scales, parts)}{absent}",
         f"{about_split}{cut}: {', '.join(f'{len(parts[split])} {split}' for split in own)}",
-        *(f"careful: {each}" for each in (*suspicious(table, inputs, rows, train, joined), *_absent_classes(classes, parts))),
+        *(
+            f"careful: {each}"
+            for each in (
+                *suspicious(table, inputs, rows, train, joined),
+                *_absent_classes(classes, {split: parts[split] for split in own}),
+            )
+        ),
     ]
     counts = predict == "count"
     deviations = [1.0] * len(targets) if counts else scales[1].tolist()

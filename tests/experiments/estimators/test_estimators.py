@@ -428,3 +428,29 @@ def test_checks_of_scikit_learn_pass_but_those_for_rows_of_features(made):
     checks = check_estimator(made(hidden=4, steps=120, lr=3e-2, integrator="euler"), on_fail=None, on_skip=None)
     assert {check["check_name"] for check in checks if check["status"] == "failed"} <= set(NOT_MET)
     assert sum(check["status"] == "passed" for check in checks) > 40
+
+
+@pytest.mark.parametrize(
+    ("column", "cells", "setting"),
+    [
+        ("t", [f"0{k}/05/2024" for k in range(1, 10)], {"dates": "day-first"}),
+        ("t", [f"{k}:30" for k in range(20, 30)], {"clock": "mm:ss"}),
+        ("x", [f"{k}.125" for k in range(1, 10)], {"decimal": "comma"}),
+    ],
+)
+def test_a_setting_that_a_message_names_is_taken(column, cells, setting):
+    frame = pd.DataFrame({"t": np.arange(len(cells)) * 1.0, "x": np.linspace(0, 1, len(cells)), column: cells})
+    X, y = [frame] * 4, [0.0, 1.0, 0.5, 2.0]
+    ((name, value),) = setting.items()
+    with pytest.raises(ValueError, match=f"{name}={value}"):
+        SequenceRegressor(**QUICK, time="t").fit(X, y)
+    found = SequenceRegressor(**QUICK, time="t", settings=setting).fit(X, y)
+    assert np.isfinite(found.predict(X)).all()
+    if name == "decimal":
+        assert found.fitted_.inputs[0].scale[0] == pytest.approx(5125)
+
+
+def test_no_class_is_called_untested_where_nothing_is_tested():
+    frame = table(8)[["who", "t", "x"]]
+    y = pd.Series(["a", "a", "a", "a", "b", "a", "a", "a"], index=frame["who"].unique())
+    assert "never tested" not in SequenceClassifier(**QUICK, sequence="who", time="t").fit(frame, y).fitted_.words
