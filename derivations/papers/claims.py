@@ -31,7 +31,7 @@ from derivations.papers.doubt import WRONG, solved
 from derivations.papers.equations import SIDES, About, Equation, NotRead, Paper
 from derivations.papers.grammar import Chain, joined, new_letter
 from derivations.papers.letters import Letter
-from derivations.papers.meaning import Definition, Known, Meaning, Meant
+from derivations.papers.meaning import Definition, Known, Meaning, Meant, name_of_value, names_of
 from derivations.papers.names import mentioned
 from derivations.papers.reading import Order
 from derivations.papers.tokens import RELATIONS, Lacking, Token, Unread
@@ -81,7 +81,7 @@ class Judge:
                 paper.doubt([letter.name], equation.place)
             elif equation.chain:
                 name = _given(solved(*equation.chain.sides[:2])[0])
-                given = {*paper.known.definitions, *paper.known.rates, *(start.name for start in paper.known.starts.values())}
+                given = paper.known.given
                 paper.doubt({name} - given - {""}, equation.place)
 
     def _chain(self, chain: Chain) -> None:
@@ -167,12 +167,7 @@ class Judge:
 
     def behind(self, e: Expr) -> set[str]:
         """Collect the letters of an expression, and of what defines them."""
-        found, new = set[str](), names_of(e)
-        while new:
-            found |= new
-            given = (self.paper.known.definitions[name].value for name in new & self.paper.known.definitions.keys())
-            new = set().union(*map(names_of, given)) - found
-        return found
+        return self.paper.known.behind(names_of(e))
 
     def _check_equation(self, left: Expr, right: Expr) -> None:
         """Refuse an equation that can only be meant to define or to suppose something: it is true of no letters that are free."""
@@ -229,7 +224,7 @@ class Judge:
             given = known.rates[name]
         elif name in known.definitions and known.definitions[name].left == left:
             given = known.definitions[name]
-        elif chain.defines is not None and not _has(right, left):
+        elif chain.defines is not None and name_of_value(left) not in names_of(right):
             words = plain(left)
             return f"{words} is behind its right side: if this is what {words} is, say so before, and write the other one out"
         by_itself = not isinstance(left, Derivative) and name in self.behind(right)
@@ -254,7 +249,7 @@ class Judge:
             place = f"line {where.line}, column {where.column}"
             add = f"equations: {label} is by {', '.join(meaning.defined)}" if meaning.defined else ""
             raise Unjudged(f"{place}: this is not read, and may say something of {name}, which stands here", where, add)
-        known = {*meaning.known.definitions, *meaning.known.rates, *(start.name for start in meaning.known.starts.values())}
+        known = meaning.known.given
         if apart := sorted(names & paper.apart.keys() - known) if not own else []:
             giving = paper.apart[apart[0]]
             add = f"equations: {label} is by {giving}"
@@ -402,22 +397,10 @@ def _otherwise(sides: Sequence[Expr], relation: str, text: str) -> Basic | None:
     return (StrictGreaterThan if relation == ">" else GreaterThan)(left, right, evaluate=False)
 
 
-def name_of_value(e: Expr) -> str:
-    return str(e.func.__name__) if isinstance(e, AppliedUndef) else e.name if isinstance(e, Symbol) else ""
-
-
 def _given(left: Expr) -> str:
     """Return the letter of which a left side says something; e and pi, which are numbers, too."""
     value = left.expr if isinstance(left, Derivative) else left
     return str(value).lower() if isinstance(value, NumberSymbol) else name_of_value(value)
-
-
-def names_of(e: Expr) -> set[str]:
-    return {name_of_value(part) for part in e.atoms(Symbol, AppliedUndef) if not isinstance(part, Dummy)}
-
-
-def _has(right: Expr, left: Expr) -> bool:
-    return name_of_value(left) in names_of(right)
 
 
 def _variables(value: AppliedUndef, known: Known) -> set[Expr]:

@@ -17,7 +17,7 @@ from derivations.prover.statements import Statement
 from derivations.prover.verdict import UNDECIDED, Verdict
 from derivations.wording import plain
 
-__all__ = ["Definition", "Known", "Meaning", "Meant", "differentiated", "put"]
+__all__ = ["Definition", "Known", "Meaning", "Meant", "differentiated", "name_of_value", "names_of", "put"]
 
 MOST_TERMS = 50  # of a sum that is written out
 MOST_PARTS = 20_000  # of an expression
@@ -38,8 +38,7 @@ class Definition:
 
     @property
     def name(self) -> str:
-        left = self.left.args[0] if isinstance(self.left, Derivative) else self.left
-        return str(left.func.__name__ if isinstance(left, AppliedUndef) else left.name)
+        return name_of_value(self.left.args[0] if isinstance(self.left, Derivative) else self.left)
 
 
 @dataclass
@@ -61,6 +60,21 @@ class Known:
             self.definitions.pop(definition.name, None)
             where: dict[Any, Definition] = self.rates if isinstance(definition.left, Derivative) else self.starts
             where[definition.name if isinstance(definition.left, Derivative) else definition.left] = definition
+
+    @property
+    def given(self) -> set[str]:
+        """Return the names of which something is said."""
+        return {*self.definitions, *self.rates, *(start.name for start in self.starts.values())}
+
+    def behind(self, names: set[str], *, arguments: bool = True) -> set[str]:
+        """Collect letters, those that stand in what defines them, perhaps but for its own arguments, and so on."""
+        found, new = set[str](), names
+        while new:
+            found |= new
+            said = [self.definitions[name] for name in new & self.definitions.keys()]
+            parts = ((d, u) for d in said for u in d.value.atoms(Symbol, AppliedUndef) if not isinstance(u, Dummy))
+            new = {name_of_value(u) for d, u in parts if arguments or u not in d.left.args} - found
+        return found
 
     def copy(self) -> Known:
         return Known(dict(self.letters), dict(self.definitions), dict(self.rates), dict(self.starts))
@@ -154,9 +168,11 @@ class Meaning:
         written = {a: self._in(there, left) for a, there in zip(definition.left.args, e.args, strict=True)}
         moved = {a: there for a, there in written.items() if a != there}
         for name in (
-            self.known.definitions.keys() & {_name(u) for u in definition.value.atoms(Symbol, AppliedUndef)} if moved else ()
+            self.known.definitions.keys() & {name_of_value(u) for u in definition.value.atoms(Symbol, AppliedUndef)}
+            if moved
+            else ()
         ):
-            behind = self._behind(name)
+            behind = self.known.behind({name}, arguments=False)
             if caught := {a.name for a in moved} & behind:
                 raise ValueError(f"{name}, in what defines {definition.name}, depends on {min(caught)}; write it out")
         for argument, there in moved.items():
@@ -165,8 +181,8 @@ class Meaning:
 
     def _said(self, value: Expr, left: Container[str]) -> Definition | None:
         """Return what is said of a function of one letter."""
-        said = self.known.definitions.get(_name(value)) or self.known.rates.get(_name(value))
-        return said if said and _name(value) not in left and (said.supposed or len(said.left.args) == 1) else None
+        said = self.known.definitions.get(name_of_value(value)) or self.known.rates.get(name_of_value(value))
+        return said if said and name_of_value(value) not in left and (said.supposed or len(said.left.args) == 1) else None
 
     def check_place(self, said: Definition, letter: Symbol, place: Expr) -> None:
         """Note what must be so of a place for an equation to speak of it: one of t > 0 says nothing of h(-1)."""
@@ -187,15 +203,6 @@ class Meaning:
         if high.is_finite:
             self.times.append((words, Less(place, high, strict=False)))
 
-    def _behind(self, name: str) -> set[str]:
-        """Collect the letters that stand in the definition of a letter, and in theirs."""
-        found, new = set[str](), {name}
-        while new:
-            found |= new
-            given = [self.known.definitions[n] for n in new & self.known.definitions.keys()]
-            new = {_name(u) for d in given for u in d.value.atoms(Symbol, AppliedUndef) if u not in d.left.args} - found
-        return found
-
     def _inside(self, e: Expr, name: str) -> Expr:
         """Write a letter of an interval by one that is positive."""
         letter = self.known.letters.get(name)
@@ -212,7 +219,7 @@ class Meaning:
         names = {v.name for v, _ in variables if isinstance(v, Symbol)}
         if strange := names & self.known.definitions.keys():
             raise ValueError(f"a derivative by {min(strange)}, which is defined, is not read")
-        name = _name(target)
+        name = name_of_value(target)
         if name in self.known.rates and name not in left and len(variables) == 1:
             (v, n), (t, least) = variables[0], self.known.rates[name].left.variable_count[0]
             if target.args == (v,) and n >= int(least):
@@ -239,7 +246,7 @@ class Meaning:
 
     def _rated(self, e: Expr, names: Container[str], left: Container[str]) -> list[Expr]:
         """Find values of functions that obey an equation, at places that depend on letters; none of what is a slope already."""
-        rated = [f for f in e.atoms(AppliedUndef) if _name(f) in self.known.rates and _name(f) not in left]
+        rated = [f for f in e.atoms(AppliedUndef) if name_of_value(f) in self.known.rates and name_of_value(f) not in left]
         found = [f for f in rated if any(u.name in names for u in f.free_symbols if isinstance(u, Symbol))]
         if isinstance(e, AppliedUndef) and found == [e] and isinstance(e.args[0], Symbol):
             return []  # the slope of h(t) is known, or stays
@@ -249,9 +256,9 @@ class Meaning:
         """Differentiate, by v, what holds functions that obey equations: with letters in place of their values and slopes."""
         states = dict[Expr, tuple[Dummy, Expr]]()  # a value or slope -> its letter, and its own derivative
         for f in self._rated(e, {v.name}, left):
-            rate, place = self.known.rates[_name(f)], f.args[0]
+            rate, place = self.known.rates[name_of_value(f)], f.args[0]
             t, order = rate.left.variable_count[0]
-            facts = self.known.letters[_name(f)].assumptions
+            facts = self.known.letters[name_of_value(f)].assumptions
             if int(order) > 1 and place != v:
                 raise ValueError(f"{plain(f)} obeys an equation of order {order}: its slope at another place is not read")
             self._noted(self.supposed, rate)
@@ -298,8 +305,12 @@ def put(e: Expr, values: Mapping[Any, Expr]) -> Expr:
     return Subs(e.xreplace(letters), Tuple(*letters.values()), Tuple(*(values[a] for a in letters)))
 
 
-def _name(e: Any) -> str:
+def name_of_value(e: Any) -> str:
     return str(e.func.__name__) if isinstance(e, AppliedUndef) else e.name if isinstance(e, Symbol) else ""
+
+
+def names_of(e: Expr) -> set[str]:
+    return {name_of_value(part) for part in e.atoms(Symbol, AppliedUndef) if not isinstance(part, Dummy)}
 
 
 def _terms(e: Sum) -> Expr:

@@ -41,7 +41,7 @@ from sympy.core.function import AppliedUndef
 
 from derivations.grammar import Node, Values, Word
 from derivations.papers.letters import Letter, logit
-from derivations.papers.meaning import differentiated
+from derivations.papers.meaning import differentiated, name_of_value
 from derivations.papers.tokens import Token, Unread
 from derivations.twins.written import ELEMENTWISE
 
@@ -279,7 +279,7 @@ class Reader(Values):
                 if not (isinstance(target, AppliedUndef) and v in target.args):
                     reason = f"\\partial by {v}, a value, is read of a function that is declared as one of it"
             elif sign.type == "PARTIAL" and any(
-                _head(u) in self.defined for u in named if not v.has(u) and not _has_argument(u, v)
+                name_of_value(u) in self.defined for u in named if not v.has(u) and v not in u.args
             ):
                 reason = "\\partial of what is defined elsewhere: write it out"
             elif sign.type == "DIFF" and (not isinstance(v, Symbol) or any(len(f.args) > 1 for f in values)):
@@ -372,14 +372,6 @@ def _is_bracket(tree: Any) -> bool:
 
 def _words_of(tree: Node) -> Iterator[Word]:
     return tree.scan_values(lambda part: part is not None)
-
-
-def _head(e: Expr) -> str:
-    return str(e.func.__name__) if isinstance(e, AppliedUndef) else e.name
-
-
-def _has_argument(e: Expr, v: Expr) -> bool:
-    return isinstance(e, AppliedUndef) and v in e.args
 
 
 def _number(e: Expr) -> complex:

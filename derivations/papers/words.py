@@ -53,19 +53,17 @@ class _Words(Cursor):
                 self.before = word.type
                 yield word
 
-    def _next(self) -> Iterator[Word]:  # noqa: PLR0912 - a kind of word each
-        token = self.next
+    def _next(self) -> Iterator[Word]:
+        token, following = self.next, [token.text for token in self.found[self.at + 1 : self.at + 4]]
         if token.text in RELATIONS:
             yield self._word("REL")
-        elif token.text == "^" and [t.text for t in self.found[self.at + 1 : self.at + 4]] == ["{", r"\top", "}"]:
-            self.at += 4
-            yield self._made("_TOP", token)
-        elif token.text == "^" and self.found[self.at + 1 : self.at + 2] and self.found[self.at + 1].text == r"\top":
-            self.at += 2
+        elif token.text == "^" and (following[:1] == [r"\top"] or following == ["{", r"\top", "}"]):
+            self.at += 2 if following[0] == r"\top" else 4
             yield self._made("_TOP", token)
         elif token.text == "|":
             yield self._word(self._bar())
-        elif token.text in (r"\mathbf", r"\boldsymbol") and self._one():
+        elif token.text in (r"\mathbf", r"\boldsymbol") and self._is_one(following):
+            self.at += 4
             yield self._made("ONE", token)
         elif token.text in SIGNS:
             self._bracket(token)
@@ -93,13 +91,9 @@ class _Words(Cursor):
         token = self.take()
         return self._made(kind, token)
 
-    def _one(self) -> bool:
-        r"""Take \mathbf{1} and \mathbf{I}, which are 1 of one unit, if no letter is called so."""
-        texts = tuple(token.text for token in self.found[self.at + 1 : self.at + 4])
-        if texts not in (("{", "1", "}"), ("{", "I", "}")) or (texts[1] == "I" and "Ibold" in self.letters):
-            return False
-        self.at += 4
-        return True
+    def _is_one(self, following: Sequence[str]) -> bool:
+        r"""Return whether \mathbf{1} or \mathbf{I} follows, which is 1 of one unit, if no letter is called so."""
+        return following == ["{", "1", "}"] or (following == ["{", "I", "}"] and "Ibold" not in self.letters)
 
     def _bracket(self, token: Token) -> None:
         if token.text in ("(", "[", "{", r"\lvert"):
