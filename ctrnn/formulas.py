@@ -142,22 +142,41 @@ def _filled(module: nn.Module, template: str) -> Formula:
         except AttributeError as error:
             kind = type(module).__name__
             raise ValueError(f"the `formula` of {kind} names {{{name}}}, which a {kind} has not.") from error
+        after = pieces[place + 1][0] if place + 1 < len(pieces) else ""
         if isinstance(value, nn.Module):
             index, *given = (spec or "").split("|")
             part = formula_of(value) or Formula(f"{type(value).__name__}({'h' if hasattr(value, 'after') else 'x, h'})")
-            part = part.renamed(index, dict(one.split("=") for one in given)).below(name)
+            names = {letter: _between("a ", put, "^") for letter, put in (one.split("=", 1) for one in given)}
+            part = part.renamed(index, names).below(name)
             shared = {letter for letter in letters.keys() & part.letters.keys() if letters[letter] != part.letters[letter]}
-            text, letters = text + part.text, {**letters, **part.letters, **dict.fromkeys(shared, SEVERAL)}
+            text, letters = text + _between(text, part.text, after), {**letters, **part.letters, **dict.fromkeys(shared, SEVERAL)}
             continue
         numbers[name] = value
-        if value < 0 and text.endswith("+ "):
+        if value < 0 and text.endswith("+ ") and not after.startswith("^"):
             text, value = text[:-2] + "- ", -value
-        if value != 1 or not re.match(r" [A-Za-z(]", pieces[place + 1][0] if place + 1 < len(pieces) else ""):
-            short = f"{value:g}"
-            text += short if float(short) == value else repr(value)
-        else:
-            pieces[place + 1] = (pieces[place + 1][0][1:], *pieces[place + 1][1:])
+        if value == 1 and re.match(r" [A-Za-z(]", after) and not text.rstrip().endswith(("^", "/")):
+            pieces[place + 1] = (after[1:], *pieces[place + 1][1:])
+            continue
+        short = f"{value:g}"
+        number = short if float(short) == value else repr(value)
+        # In brackets where a sign would be of the power, or a number stand right behind a factor.
+        signed = value < 0 and (text.endswith("^") or after.startswith("^"))
+        text += f"({number})" if signed or re.search(r"[\w)\]|'] $", text) else number
     return Formula(text, {letter: letters[letter] for letter in _names(text) if letter in letters}, numbers)
+
+
+def _between(before: str, formula: str, after: str) -> str:
+    """Write brackets about a formula if what stands beside it would take a part of it: `- {decay}`, where that is a sum."""
+    first, *lines = formula.split("\n")
+    bare, inner = first, ""
+    while bare != inner:  # without brackets
+        inner, bare = bare, re.sub(r"\([^()]*\)|\[[^][]*\]|\|[^|]*\|", "_", bare)
+    is_sum, is_product = re.search(r" [-+] |^-", bare), " " in bare or "/" in bare
+    loose = is_sum and (before.rstrip().endswith(("-", "*")) or re.match(r" ?[*/]", after))
+    behind = re.search(r"[\w)\]|'] $", before) and (is_sum or re.search(r" \* |/|^\d", bare))  # W {part} is W of all of it
+    tight = (is_sum or is_product) and (before.rstrip().endswith(("/", "^")) or re.match(r"\^| [\w(\[|]", after))
+    raised = re.search(r"\^(?![A-Za-z])", bare) and after.startswith("^")  # h^g is a name
+    return "\n".join([f"({first})" if loose or behind or tight or raised else first, *lines])
 
 
 def _names(text: str) -> Iterator[str]:

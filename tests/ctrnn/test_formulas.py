@@ -125,6 +125,74 @@ def test_numbers_are_written_with_all_their_digits():
     assert ctrnn.leaky(0, 2, decay=ctrnn.PowerDecay(0.1)).equations[0].endswith("- |h|^0.1 h)")
 
 
+PLACES = {
+    "{a}^2 h": lambda a, h: a**2 * h,
+    "h + {a}^2 h": lambda a, h: h + a**2 * h,
+    "h - {a}^3": lambda a, h: h - a**3,
+    "h {a} b": lambda a, h: a * h,
+    "2 {a} {a} h": lambda a, h: 2 * a * a * h,
+    "|h|^{a} h": lambda a, h: abs(h) ** a * h,
+    "2^{a} h": lambda a, h: 2**a * h,
+    "-{a} h": lambda a, h: -a * h,
+    "h - {a} h * {a} h": lambda a, h: h - a * h * a * h,
+    "{a} tanh(h)/{a}": lambda a, h: torch.tanh(h),
+    "{a} (h + {a})": lambda a, h: a * (h + a),
+}
+
+
+@pytest.mark.parametrize("a", [-2.0, -0.5, 1.0, 0.25])
+@pytest.mark.parametrize("place", PLACES)
+def test_numbers_mean_in_every_place_what_their_letter_would(place, a):
+    field = type("Numbers", (Named,), {"formula": f"dh/dt = {place}"})(0, 1)
+    field.a, h = a, torch.tensor([0.7])
+    found = computed(formula_of(field).text.splitlines(), {"h": h, "b": torch.ones(1)})["dh/dt"]
+    assert_close(found, PLACES[place](a, h), rtol=0, atol=1e-14)
+
+
+class Part(nn.Module):
+    def __init__(self, formula):
+        super().__init__()
+        self.formula = formula
+
+
+BESIDE = {
+    "h - {p}": lambda p, h: h - p,
+    "-{p}": lambda p, h: -p,
+    "h * {p}": lambda p, h: h * p,
+    "{p} * h": lambda p, h: p * h,
+    "W {p}": lambda p, h: W @ p,
+    "{p} h": lambda p, h: p * h,
+    "h + {p}": lambda p, h: h + p,
+    "h / {p}": lambda p, h: h / p,
+    "{p}/2": lambda p, h: p / 2,
+    "{p}^2 h": lambda p, h: p**2 * h,
+    "|h|^{p} h": lambda p, h: abs(h) ** p * h,
+}
+W = torch.tensor([[0.3, -1.1], [0.7, 0.4]], dtype=torch.float64)
+MADE_OF = {
+    "h - b": lambda h, b: h - b,
+    "-h": lambda h, b: -h,
+    "2 h": lambda h, b: 2 * h,
+    "h * b": lambda h, b: h * b,
+    "h/3": lambda h, b: h / 3,
+    "h^3": lambda h, b: h**3,
+    "tanh(h - b)": lambda h, b: torch.tanh(h - b),
+    "(h - b) * (h + b)": lambda h, b: (h - b) * (h + b),
+}
+
+
+@pytest.mark.parametrize("formula", MADE_OF)
+@pytest.mark.parametrize("place", BESIDE)
+def test_the_formula_of_a_part_is_put_in_whole(place, formula):
+    field = type("Whole", (Named,), {"formula": f"dh/dt = {place}"})(0, 1)
+    field.p, h, b = Part(formula), torch.tensor([0.7, -0.4]), torch.tensor([0.2, 1.3])
+    found = computed(formula_of(field).text.splitlines(), {"h": h, "b": b, "W": W})["dh/dt"]
+    assert_close(found, BESIDE[place](MADE_OF[formula](h, b), h), rtol=0, atol=1e-14)
+    field.q, field.formula = Part(place.replace("{p}", "p")), f"dh/dt = {{q:|p={formula}}}"
+    found = computed(formula_of(field).text.splitlines(), {"h": h, "b": b, "W": W})["dh/dt"]
+    assert_close(found, BESIDE[place](MADE_OF[formula](h, b), h), rtol=0, atol=1e-14)
+
+
 def test_a_factor_of_1_is_not_written():
     assert ctrnn.cornn(2, 3, epsilon=0.5).equations == ("dh/dt = z", "dz/dt = tanh(W h + U z + V x + b) - h - 0.5 z")
 
