@@ -202,7 +202,9 @@ def in_latex(text: str) -> str:
         first, rest, above = _split(name)
         index = rest.strip("_").replace("_", r"\_")
         written = ("\\" if len(first) > 1 else "") + first + (f"_{{{index}}}" if index else "")
-        return written + (f"^{{{above}}}" if above else "")
+        primes = name[len(name.rstrip("'")) :]
+        written += f"^{{{above}}}" if above else ""
+        return (f"{{{written}}}" if above and primes else written) + primes  # LaTeX has no second index above
 
     def replace(token: re.Match[str]) -> str:
         if token["number"]:

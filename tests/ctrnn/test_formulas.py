@@ -227,6 +227,7 @@ def test_the_gated_field_in_latex_is_the_page_of_the_paper():
         r"x &\in \mathbb{R}^{1}, \quad h \in \mathbb{R}^{2}",
     ]
     assert in_latex("g = Odd_Gate(x, h)") == r"g = \operatorname{Odd\_Gate}(x, h)"
+    assert in_latex("y'' = h' - h1^g'") == "y'' = h' - {h_{1}^{g}}'"
 
 
 def test_all_that_is_shown_can_be_typeset():
