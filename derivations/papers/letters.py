@@ -19,6 +19,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from sympy import Expr, Function, Rational, S, Symbol, log, oo
@@ -175,16 +176,14 @@ def _related(words: str, place: Token) -> Related:
 
 def _check_cycles(front: FrontMatter) -> None:
     """Refuse equations that follow from one another in a ring."""
-    behind = {label: set[str]() for related in front.related for label in related.first}
+    behind = TopologicalSorter[str]()
     for related in front.related:
-        behind[related.first[0]] |= {*related.others, *related.first[1:]}
-    for related in front.related:
-        found, new = set[str](), behind[related.first[0]]
-        while new:
-            found |= new
-            new = set().union(*(behind.get(label, set()) for label in new)) - found
-        if related.first[0] in found:
-            raise Unread(related.line, f"{related.first[0]} follows from itself; what it follows from stands by itself")
+        behind.add(related.first[0], *related.others, *related.first[1:])
+    try:
+        behind.prepare()
+    except CycleError as error:
+        line = next(related.line for related in front.related if related.first[0] in error.args[1])
+        raise Unread(line, f"{error.args[1][0]} follows from itself; what it follows from stands by itself") from None
 
 
 def _listed(words: str) -> list[str]:
