@@ -21,7 +21,7 @@ SIGNS = {
     "+": "PLUS", "-": "MINUS", "*": "TIMES", r"\cdot": "TIMES", r"\times": "TIMES", r"\odot": "TIMES", r"\circ": "TIMES",
     "/": "SLASH", "^": "CARET", "_": "_UNDER", ",": "_COMMA", "(": "_LPAR", ")": "_RPAR", "[": "_LSQB", "]": "_RSQB",
     "{": "_LBRACE", "}": "_RBRACE", r"\lvert": "_LBAR", r"\rvert": "_RBAR", r"\frac": "_FRAC", r"\dfrac": "_FRAC",
-    r"\tfrac": "_FRAC", r"\sqrt": "_SQRT", r"\int": "_INT", r"\sum": "_SUM", r"\lim": "_LIM", r"\to": "_TO", r"\top": "_TOP",
+    r"\tfrac": "_FRAC", r"\sqrt": "_SQRT", r"\int": "_INT", r"\sum": "_SUM", r"\lim": "_LIM", r"\to": "_TO",
     r"\infty": "INFTY", r"\partial": "PARTIAL", r"\boxed": "_BOXED",
 }  # fmt: skip
 # What no equation has, with what it is.
@@ -34,6 +34,7 @@ NO_EQUATION = {
 COMMANDS = {
     *(rf"\{name}" for name in (*FUNCTIONS, *GREEK)), *ACCENTS, *WORDS, *DOTS, *(s for s in SIGNS if s.startswith("\\")),
     *(command for command in RELATIONS if command.startswith("\\")), r"\label", r"\tag", r"\left", r"\right",
+    r"\top",
 }  # fmt: skip
 OPERANDS = {"NUMBER", "LETTER", "VALUE", "SLOPE", "_RPAR", "_RSQB", "_RBRACE", "_RBAR", "_TOP", "ONE"}
 

@@ -34,6 +34,7 @@ AMBIGUOUS = {
     r"\cos(y \sin x x) = 1": "how far does the argument of a function reach",
     r"x \cdot \cdot y = 1": "a value is missing before it",
     r"\boxed{x, y} = 1": "} is missing before it",
+    r"x \top y = x y": "is not read",
     r"x \sum = 1": "sums and integrals are read from one end to another",
     "(x y + \\infty) = 1": "a value is missing before it",
     "x_10 = 1": "an index of several signs needs braces",
