@@ -52,9 +52,9 @@ def may_say(found: Sequence[Token], letters: Mapping[str, Letter], front: FrontM
         return every
     known = {**letters, **{name: Letter(name) for name in lacking(plain, letters, front)}}
     if (letter := new_letter(plain, known, front.functions)) is not None:
-        return {letter.name} | _alone(plain, first)
+        return {letter.name}
     times = _times(plain[:first], known, front)
-    return (mentioned(plain[:first]) - times) | _alone(plain, first) if times else every
+    return mentioned(plain[:first]) - times if times else every
 
 
 def _times(left: Sequence[Token], letters: Mapping[str, Letter], front: FrontMatter) -> set[str]:
@@ -65,12 +65,6 @@ def _times(left: Sequence[Token], letters: Mapping[str, Letter], front: FrontMat
         return set()
     is_slope = isinstance(slope, Derivative) and isinstance(slope.expr, AppliedUndef) and slope.expr.args == slope.variables[:1]
     return {str(v) for v in slope.variables} if is_slope else set()
-
-
-def _alone(found: Sequence[Token], first: int) -> set[str]:
-    """Return the letter that stands alone on the right: y = x may be meant of x."""
-    right = found[first + 1 :]
-    return mentioned(right) if new_letter([*right, found[first]], {}, {}) else set()
 
 
 def _without_cases(found: Sequence[Token]) -> tuple[list[Token], bool]:
