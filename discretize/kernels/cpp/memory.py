@@ -78,8 +78,11 @@ def _returned(block: _Block) -> None:
         every -= each.size
         if each.stays and each.size <= room:
             room -= each.size
-        elif (each.stays or every < 0) and _idle.pop(each.place, None) is each and every >= 0 and each.leave():
-            _idle[each.place] = each  # not before: no other thread may write while its pages are left
+        elif (each.stays or every < 0) and _idle.pop(each.place, None) is each:
+            if every >= 0 and each.leave():
+                _idle[each.place] = each  # not before: no other thread may write while its pages are left
+            else:
+                every += each.size
 
 
 def _memory() -> int:
