@@ -29,7 +29,7 @@ DEEPEST = 40  # brackets within one another
 FURTHER = ("NUMBER", "LETTER", "VALUE", "SLOPE", "FUN", "ONE", "TIMES", "SLASH", "DIVIDE", "CARET", "_LPAR", "_LSQB", "_LCOL",
            "_LBAR", "_FRAC", "_SQRT", "_TOP")  # fmt: skip
 VALUES = {
-    ("CARET", ""): "a value is missing; an exponent of several signs stands in {braces}",
+    ("CARET", ""): "a value is missing; an exponent of several signs stands in %(braces)s",
     ("FUN", ""): "the argument of a function is missing",
     ("_SQRT", "_LSQB"): "roots other than the square root are not read; write a power",
 }
@@ -37,7 +37,7 @@ WRONG = {
     "CARET": "a second exponent; write brackets",
     "_COMMA": "write one formula a row",
     "_LBRACE": "braces do not show in print; write brackets",
-    "NUMBER": "the number stands behind a factor; write {times} before it",
+    "NUMBER": "the number stands behind a factor; write %(times)s before it",
 }
 ENDLESS = {
     "SLASH": "several factors follow the /; write brackets, or \\frac",
@@ -117,7 +117,7 @@ def _reason(words: Sequence[Word], place: int, inside: Sequence[str], accepts: s
     if kind == "DIFF":
         return "d is read in derivatives and integrals only"
     if "NUMBER" in accepts and kind != "_LBRACE":
-        return VALUES.get((before, kind), VALUES.get((before, ""), "a value is missing")).format(**written)
+        return VALUES.get((before, kind), VALUES.get((before, ""), "a value is missing")) % written
     if accepts <= {"_UNDER", "CARET"} and before != "_LIM":
         return "sums and integrals are read from one end to another, \\int_a^b ... dx"
     at_level = [word for word, brackets in zip(words[:place], inside, strict=False) if brackets == level]
@@ -126,7 +126,7 @@ def _reason(words: Sequence[Word], place: int, inside: Sequence[str], accepts: s
     if kind in ("PLUS", "MINUS") and any(word.type in ("_SUM", "_LIM") for word in at_level):
         return "how far does the sum or limit reach? write brackets about what follows it, or about all of it"
     if kind in WRONG and not (kind == "_COMMA" and level):
-        return WRONG[kind].format(**written)
+        return WRONG[kind] % written
     if level and not accepts.isdisjoint(CLOSED) and level[-1] != "".join(words[place : place + 1]):
         return f"{level[-1]} is missing"
     return "the d of the integral is missing, as in \\int_0^1 x dx" if "DIFF" in accepts and kind in ("", "REL") else ""
