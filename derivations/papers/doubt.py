@@ -71,7 +71,7 @@ def _without_cases(found: Sequence[Token]) -> tuple[list[Token], bool]:
     r"""Leave out \begin{cases} and \end{cases}, and say whether they were there."""
     left = list(found)
     for k in reversed(range(len(left))):
-        if left[k].text in (r"\begin", r"\end") and "".join(t.text for t in left[k + 1 : k + 8]) == "{cases}":
+        if left[k].text in (r"\begin", r"\end") and "".join(t.text for t in left[k + 2 : k + 7]) == "cases":
             del left[k : k + 8]
     return left, len(left) < len(found)
 
