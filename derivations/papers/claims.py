@@ -256,12 +256,19 @@ class Judge:
             raise Lacking(f"{apart[0]} is given by {giving}, which stands by itself: say `{add}` on top", add)
         anew = tuple(other for name in sorted(names) for other in paper.anew.get(name, ()))
         restricted, times = self._restricted(meaning), tuple(meaning.times)
-        found = [Meant(tuple(formulas), s, meaning.within, restricted, anew, times, question) for s in statements]
+        unread = "" if own else self._may_be_restricted(names)
+        found = [Meant(tuple(formulas), s, meaning.within, restricted, anew, times, question, unread) for s in statements]
         sizes = sizes or next((d.sizes for d in used if d.sizes), "")
         self.add(label, words, *found, meaning=meaning, sizes=sizes, about=about, of_sides=of_sides)
         if question:
             left: Any = formulas[0].args[0]
             paper.anew.setdefault(_given(left), []).extend(found)
+
+    def _may_be_restricted(self, names: set[str]) -> str:
+        """Say which formula that is not read may be true of some numbers alone."""
+        name = min((name for name in names if name in self.paper.restricted), default="")
+        at = self.paper.restricted[name] if name else None
+        return f"line {at.line}, column {at.column}: this is not read, and may say of which {name}" if at else ""
 
     def _restricted(self, meaning: Meaning) -> str:
         """Find the function of which an equation and a start are supposed, or of which values at several places are compared."""

@@ -2,27 +2,33 @@ r"""Says of which letters a formula that is not read may say something: of those
 
     y = \max(w x, 0)                y, and nothing of w and x: an equation defines what is on its left, or claims something
     \tau \dot h = \max(x, 0) - h    tau and h, and neither t nor x
-    \max(x, 0) \ge x                nothing: an inequality claims something
+    x \ge \max(a, b)                nothing, but x, a and b are perhaps those alone of which it is true
     u \triangleq x + 1, words       every letter in it
 
 It shows where all signs are known to relate nothing, and one letter, function or derivative stands on the left of one relation.
+
+A claim about letters that are restricted so is proved as any other, for what is true of all numbers is true of these. It is not
+refuted. So it is with x of y = \max(x, 0), too, where y is given elsewhere, or declared to be positive; and with h_t of
+h_{t+1} = \max(h_t, 0).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from sympy import Derivative, Expr, Integer, Mul, Pow, evaluate
 from sympy.core.function import AppliedUndef
 
-from derivations.papers.grammar import new_letter, read_value
+from derivations.papers.grammar import alone, new_letter, read_value
 from derivations.papers.letters import FrontMatter, Letter
-from derivations.papers.names import mentioned
+from derivations.papers.names import WORDS, mentioned
 from derivations.papers.reading import CONSTANTS
 from derivations.papers.tokens import RELATIONS, Token
 from derivations.papers.words import COMMANDS
 
-__all__ = ["OPERATIONS", "WRONG", "lacking", "may_say", "solved"]
+__all__ = ["OPERATIONS", "WRONG", "Doubt", "lacking", "may_say", "solved"]
 
 # What SymPy raises, too, for expressions that it has no answer to.
 WRONG = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, NotImplementedError, RecursionError)
@@ -38,42 +44,92 @@ INEQUALITIES = ("<", "<=", ">", ">=")
 MOST_LACKING = 20  # letters
 
 
-def may_say(found: Sequence[Token], letters: Mapping[str, Letter], front: FrontMatter) -> set[str]:
+@dataclass(frozen=True)
+class Doubt:
+    """What a formula that is not read may say: the letters that it could define, the one whose equation it is, and those of
+    which it may be true for some numbers alone; every: the letters in it.
+    """
+
+    defines: set[str]
+    every: set[str]
+    gives: str = ""
+    restricts: frozenset[str] = frozenset()
+
+    def restricted(self, letters: Mapping[str, Letter], given: Iterable[str]) -> set[str]:
+        """Collect the letters that it restricts; given: the letters whose equations the others are."""
+        declared = letters.get(self.gives)
+        is_free = declared is None or (declared.interval is None and declared.assumptions.keys() <= {"real"})
+        return {*self.restricts} if is_free and self.gives not in given else {*self.every}
+
+
+def may_say(found: Sequence[Token], letters: Mapping[str, Letter], front: FrontMatter) -> Doubt:
     """Collect the letters of which a formula that is not read may say something."""
     every, (plain, in_cases) = mentioned(found) - CONSTANTS.keys(), _without_cases(found)
+    every |= {name for name, _ in [alone(found, letters) or ("", ())] if name in CONSTANTS}
+    of_all = Doubt(every, every)
     relations = [k for k, token in enumerate(plain) if token.text in RELATIONS and not _counts(plain, k)]
     kinds = [RELATIONS[plain[k].text] for k in relations]
-    if not kinds or not all(_is_plain(token) or (in_cases and token.text == "&") for token in plain):
-        return every
+    if not kinds or _has_words(found, letters) or not all(_is_plain(t) or (in_cases and t.text == "&") for t in plain):
+        return of_all
+    conditions = [k for k in relations if RELATIONS[plain[k].text] in INEQUALITIES and in_cases and _is_condition(plain, k)]
     if all(kind in INEQUALITIES for kind in kinds):
-        return set()
+        return Doubt(set(), every, restricts=frozenset(every if len(conditions) < len(relations) else ()))
     first = relations[0]
-    if kinds[0] not in ("=", ":=") or ((others := kinds[1:]) and not (in_cases and all(kind in INEQUALITIES for kind in others))):
-        return every
+    if kinds[0] not in ("=", ":=") or conditions != relations[1:]:
+        return of_all
     known = {**letters, **{name: Letter(name) for name in lacking(plain, letters, front)}}
     if (letter := new_letter(plain, known, front.functions)) is not None:
-        return {letter.name}
-    times = _times(plain[:first], known, front)
-    return mentioned(plain[:first]) - times if times else every
+        return Doubt({letter.name}, every, letter.name, _family(letter.name, {*letters, *every}))
+    slope = _slope(plain[:first], known, front)
+    if slope is None:
+        return of_all
+    names = mentioned(plain[:first]) - {str(v) for v in slope.variables}
+    return Doubt(names, every, str(slope.expr.func))
 
 
-def _times(left: Sequence[Token], letters: Mapping[str, Letter], front: FrontMatter) -> set[str]:
-    """Return the letter of tau dh/dt by which it is taken; none of what is no derivative of a function of one letter."""
+def _family(name: str, names: set[str]) -> frozenset[str]:
+    """Return the letters that are one of a row with this one, which its equation gives, too: h_t and h_0 with h_{t+1}."""
+    letter, _, index = name.partition("_")
+    runs = re.search(r"[+-]|(?<![A-Za-z])[i-nst](?![A-Za-z])", index)
+    return frozenset(other for other in names if runs and other != name and other.startswith(f"{letter}_"))
+
+
+def _slope(left: Sequence[Token], letters: Mapping[str, Letter], front: FrontMatter) -> Derivative | None:
+    """Return dh/dt of tau dh/dt, if it is the derivative of a function of one letter."""
     try:
         slope, _ = solved(read_value(left, letters, front.functions), Integer(1))
     except WRONG:
-        return set()
+        return None
     is_slope = isinstance(slope, Derivative) and isinstance(slope.expr, AppliedUndef) and slope.expr.args == slope.variables[:1]
-    return {str(v) for v in slope.variables} if is_slope else set()
+    return slope if is_slope else None
 
 
 def _without_cases(found: Sequence[Token]) -> tuple[list[Token], bool]:
-    r"""Leave out \begin{cases} and \end{cases}, and say whether they were there."""
-    left = list(found)
+    r"""Leave out \begin{cases}, keep one sign of \end{cases}, and say whether they were there."""
+    left, were_there = list(found), False
     for k in reversed(range(len(left))):
         if left[k].text in (r"\begin", r"\end") and "".join(t.text for t in left[k + 2 : k + 7]) == "cases":
-            del left[k : k + 8]
-    return left, len(left) < len(found)
+            were_there = True
+            left[k : k + 8] = [Token("inner", "", left[k].line, left[k].column)] if left[k].text == r"\end" else []
+    return left, were_there
+
+
+def _is_condition(plain: Sequence[Token], k: int) -> bool:
+    r"""Return whether a relation says when a case applies: between & and \end{cases}."""
+    return any(t.text == "&" for t in plain[:k]) and not any(t.kind == "inner" for t in plain[:k])
+
+
+def _has_words(found: Sequence[Token], letters: Mapping[str, Letter]) -> bool:
+    r"""Return whether words stand between values, \operatorname{for}, that are neither functions nor letters nor indices."""
+    for k, token in enumerate(found):
+        depth = sum((t.text == "{") - (t.text == "}") for t in found[:k])
+        end = next((n for n in range(k, len(found)) if found[n].text == "}"), len(found))
+        word = "".join(t.text for t in found[k + 2 : end])
+        if token.text in WORDS and not depth and word not in letters and [t.text for t in found[end + 1 : end + 2]] not in (
+            ["("], ["["], ["_"], ["^"],
+        ):  # fmt: skip
+            return True
+    return False
 
 
 def lacking(found: Sequence[Token], letters: Mapping[str, Letter], front: FrontMatter) -> list[str]:
@@ -96,7 +152,8 @@ def _is_plain(token: Token) -> bool:
     """Return whether a sign is known to relate nothing, or to be a relation that is read."""
     if token.kind == "command":
         return token.text in COMMANDS or token.text in OPERATIONS
-    return token.kind in ("letter", "number", "d", "bar", "bracket", "label", "tag") or token.text in SIGNS | RELATIONS.keys()
+    kinds = ("letter", "number", "d", "bar", "bracket", "label", "tag", "inner")
+    return token.kind in kinds or token.text in SIGNS | RELATIONS.keys()
 
 
 def _counts(found: Sequence[Token], k: int) -> bool:

@@ -2,17 +2,17 @@ r"""Reads the formulas of a paper, and keeps what is known of its letters as its
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sympy import Basic, Derivative, Symbol
 from sympy.core.function import AppliedUndef
 
 from derivations.claim import Entry
-from derivations.papers.doubt import WRONG, lacking, may_say, solved
+from derivations.papers.doubt import WRONG, Doubt, lacking, may_say, solved
 from derivations.papers.grammar import Chain, new_letter, read_chain
-from derivations.papers.letters import FrontMatter
-from derivations.papers.meaning import Definition, Known, Meant
+from derivations.papers.letters import FrontMatter, Letter
+from derivations.papers.meaning import Definition, Known, Meant, name_of_value
 from derivations.papers.tokens import RELATIONS, Display, Labelled, Token, Unread, formulas, tokens
 from derivations.papers.units import Unit
 from derivations.prover.verdict import UNDECIDED, Verdict
@@ -109,7 +109,8 @@ class About:
 class Paper:
     """Holds what was read of a paper: claims, not decided yet; definitions and suppositions; displays that say nothing.
 
-    doubtful: letters of which a line that is not read may say something, with its place; anew: what gives a letter again;
+    doubtful: letters of which a line that is not read may say something, with its place; restricted: those that it may be true of
+    for some numbers alone; anew: what gives a letter again;
     named: labels of equations that stand by themselves; apart: letters that these give, with the label; about: claims, by label;
     stated: equations that define or suppose something, each with what it says; lines: of the text.
     """
@@ -124,6 +125,7 @@ class Paper:
     mentioned: set[str] = field(default_factory=set)
     units: dict[str, Unit | None] = field(default_factory=dict)
     doubtful: dict[str, Token] = field(default_factory=dict)
+    restricted: dict[str, Token] = field(default_factory=dict)
     anew: dict[str, list[Meant]] = field(default_factory=dict)
     named: set[str] = field(default_factory=set)
     apart: dict[str, str] = field(default_factory=dict)
@@ -170,10 +172,11 @@ def cut(n: int, display: Display) -> list[Equation]:
 def read_all(paper: Paper) -> None:
     """Read all formulas: letters that a line defines are known in all of them."""
     letters, defined = dict(paper.front.letters), set[str]()
+    doubts = dict[int, Doubt]()
     for equation in paper.equations:
         if equation.unread is None and (letter := new_letter(equation.found, letters, paper.front.functions)):
             letters.setdefault(letter.name, letter)
-    for equation in paper.equations:
+    for n, equation in enumerate(paper.equations):
         if equation.unread is None:
             own = not paper.named.isdisjoint({equation.label, *equation.labels.values()})
             try:
@@ -190,10 +193,30 @@ def read_all(paper: Paper) -> None:
                 if isinstance(value, AppliedUndef | Symbol):
                     paper.apart[str(getattr(value, "name", value.func))] = equation.label
         if equation.unread is not None:
-            paper.doubt(may_say(equation.found, letters, paper.front), equation.place)
+            doubts[n] = may_say(equation.found, letters, paper.front)
+            paper.doubt(doubts[n].defines, equation.place)
             if letter := new_letter(equation.found, {}, {}):
                 paper.doubt([letter.name], equation.place)
         elif (
             equation.chain and equation.chain.objection and (letter := new_letter(equation.found, letters, paper.front.functions))
         ):
             paper.doubt([letter.name], equation.place)
+    _restrict(paper, doubts, letters)
+
+
+def _restrict(paper: Paper, doubts: Mapping[int, Doubt], letters: Mapping[str, Letter]) -> None:
+    """Note the letters of formulas that are not read which are perhaps true of some numbers alone."""
+    given = {n: _given(equation) for n, equation in enumerate(paper.equations)} | {n: d.gives for n, d in doubts.items()}
+    for n, doubt in doubts.items():
+        others = {name for m, name in given.items() if m != n and name}
+        for name in doubt.restricted(letters, others):
+            paper.restricted.setdefault(name, paper.equations[n].place)
+
+
+def _given(equation: Equation) -> str:
+    """Return the letter that an equation gives, or whose derivative: not what gives its value at one place."""
+    if equation.chain is None or not equation.chain.relations or RELATIONS[equation.chain.relations[0].text] not in ("=", ":="):
+        return ""
+    left = solved(*equation.chain.sides[:2])[0]
+    value = left.expr if isinstance(left, Derivative) else left
+    return "" if any(not a.is_Symbol for a in value.args) else name_of_value(value)

@@ -329,7 +329,8 @@ class Meant:
              whose values are no longer free where they are numbers of a counterexample, because it starts somewhere; anew: the
              equations that give a letter again that is put in here, as far as these are proved; times: what must be so of places
              for a definition or an equation to speak of them, with words; question: of an equation that gives a letter again:
-             true if it says the same; else it may mean another letter, which is asked for.
+             true if it says the same; else it may mean another letter, which is asked for; unread: which formula that is not
+             read may say that it is for some numbers alone, so that others refute nothing.
     """
 
     printed: tuple[Basic, ...]
@@ -339,6 +340,7 @@ class Meant:
     anew: tuple[Meant, ...] = ()
     times: tuple[tuple[str, Statement], ...] = ()
     question: str = ""
+    unread: str = ""
 
     @property
     def kind(self) -> str:
@@ -362,8 +364,9 @@ class Meant:
             if not statement.decide():
                 return Verdict(UNDECIDED, 0.0, words)
         found = self.meant.decide()
-        if self.question and not found.holds:
-            return Verdict(UNDECIDED, found.seconds, self.question)
+        for_some = f"it is not so of every number, and {self.unread} it is" if self.unread and found.holds is False else ""
+        if for_some or (self.question and not found.holds):
+            return Verdict(UNDECIDED, found.seconds, self.question or for_some)
         if found.counterexample is None:
             named = {p for condition in found.defined_on for p in self.within if condition.has(p)}
             said = (f"{letter} = {value}" for p, (letter, value) in self.within.items() if p in named)

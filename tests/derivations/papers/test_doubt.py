@@ -65,6 +65,59 @@ def test_where_more_may_be_said_every_letter_is_left_open(display):
     assert open_of(display) >= MAY_SAY_MORE[display]
 
 
+RESTRICTS = [  # a formula that is not read; what a reader of it takes to be true; the same of all numbers is false
+    (r"x \ge \max(w, a)", r"x \ge a"),
+    (r"\lVert x \rVert \le 1", r"x^2 \le 1"),
+    (r"0 < \min(w, a) \le x", r"x > 0"),
+    (r"\begin{cases} x > 0 \\ w > \max(0, x) \end{cases}", r"x > 0"),
+    (r"y = \begin{cases} a & w \ge 0 \\ -a & w < 0 \end{cases}, w > 0", r"w > 0"),
+    (r"y = \max(x, 0) \operatorname{for} \operatorname{positive} x", r"x > 0"),
+    (r"t = \max(x, 0)", r"x > 0"),
+    (r"y = \max(x, 0) $$ $$ y = 2", r"x^2 = 4"),
+    (r"y = \min(x, 1) $$ $$ y = \max(2, w)", r"w < 2"),
+    (r"h_{t+1} = \max(h_t, 0)", r"h_t \ge 0"),
+    (r"x_k = \max(a_k, 0)", r"x_1 \ge 0"),
+    (r"\dot h = \max(x, 0) - h $$ $$ \frac{dh}{dt} = -h", r"x \le 0"),
+]
+
+
+@pytest.mark.parametrize(("display", "claim"), RESTRICTS)
+def test_no_numbers_refute_a_claim_about_letters_that_a_formula_restricts(display, claim):
+    front = FRONT.replace("x, w", "x, w, h_t, x_1")
+    true = r"$$ (x + w + h_t + x_1)^2 \ge 0 \label{true} $$"
+
+    def verdict(*displays):
+        paper = read_paper("\n".join([front, *displays, rf"$$ {claim} \label{{claim}} $$", true]), "note", False)
+        found = {claim.label: claim.verdict for claim in (decided_within(entry, 20.0) for entry in paper.entries)}
+        return found["claim"], found["true"]
+
+    assert verdict() == ("does not hold as printed", "holds")
+    alone, true_of_all = verdict(f"$$ {display} $$")
+    assert alone == "undecided"
+    assert true_of_all == "holds" or "positive" in display
+
+
+@pytest.mark.parametrize(
+    "display",
+    [
+        r"y = \max(x, 0)", r"y = \begin{cases} x & x > 0 \\ 0 & x \le 0 \end{cases}", r"\tau \dot h = \max(x, 0) - h",
+        r"y = \mathrm{ReLU}(x)", r"y_{\mathrm{in}} = \max(x_1, 0)",
+    ],
+)  # fmt: skip
+def test_what_a_formula_does_not_restrict_is_refuted(display):
+    text = f"{FRONT.replace('x, w', 'x, w, x_1')}$$ {display} $$\n$$ x > 0 \\label{{x}} $$\n$$ x_1 > 0 \\label{{x_1}} $$"
+    paper = read_paper(text, "note", False)
+    found = {claim.label: claim.verdict for claim in (decided_within(entry, 20.0) for entry in paper.entries)}
+    assert found["x"] == found["x_1"] == "does not hold as printed"
+
+
+@pytest.mark.parametrize("number", [r"\pi", "e"])
+def test_a_formula_that_is_not_read_leaves_open_the_number_that_stands_on_its_left(number):
+    paper = read_paper(f"{FRONT}$$ {number} = \\max(x, 0) $$\n$$ {number} > 2 \\label{{claim}} $$", "note", False)
+    (verdict,) = (decided_within(entry, 20.0).verdict for entry in paper.entries if entry.label == "claim")
+    assert verdict == "undecided"
+
+
 def test_an_operation_that_a_paper_redefines_is_refused():
     with pytest.raises(Unread, match="is given a meaning of its own"):
         read_paper(f"{FRONT}\\renewcommand{{\\max}}{{x = }}\n$$ y = \\max 2 $$\n", "note", False)
