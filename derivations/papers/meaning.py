@@ -27,7 +27,8 @@ MOST_PARTS = 20_000  # of an expression
 class Definition:
     """What a letter, the value of a function, its derivative or a value at one place is; label: of the line that says so;
     supposed: whether that is no definition, but restricts what a function can be; firm: whether it was written with :=, so that
-    no later line can mean another letter; sizes: "one unit" where it is read so."""
+    no later line can mean another letter; sizes: "one unit" where it is read so; path: whether it is the path of an equation,
+    which is continuous where its times begin and end."""
 
     left: Expr
     value: Expr
@@ -35,6 +36,7 @@ class Definition:
     supposed: bool = False
     firm: bool = False
     sizes: str = ""
+    path: bool = False
 
     @property
     def name(self) -> str:
@@ -185,7 +187,9 @@ class Meaning:
         return said if said and name_of_value(value) not in left and (said.supposed or len(said.left.args) == 1) else None
 
     def check_place(self, said: Definition, letter: Symbol, place: Expr) -> None:
-        """Note what must be so of a place for an equation to speak of it: one of t > 0 says nothing of h(-1)."""
+        """Note what must be so of a place for an equation to speak of it: one of t > 0 says nothing of h(-1), nor does a
+        definition of f(0); what obeys an equation is continuous, and obeys it at 0.
+        """
         declared = self.known.letters.get(letter.name)
         if declared is None or place == letter or place in self.placed:
             return
@@ -196,12 +200,13 @@ class Meaning:
             return
         if place.atoms(Dummy) and not place.atoms(Dummy) <= self.within.keys():
             raise ValueError(f"{said.label} is of {declared.words}, and stands here at a bound letter")
-        _, low, high, _ = declared.ends
+        left, low, high, right = declared.ends
+        is_continuous = said.supposed or said.path
         place = place.xreplace({u: self._inside(u, u.name) for u in place.atoms(Symbol) if not isinstance(u, Dummy)})
         if low.is_finite:
-            self.times.append((words, Less(low, place, strict=False)))
+            self.times.append((words, Less(low, place, strict=left == "(" and not is_continuous)))
         if high.is_finite:
-            self.times.append((words, Less(place, high, strict=False)))
+            self.times.append((words, Less(place, high, strict=right == ")" and not is_continuous)))
 
     def _inside(self, e: Expr, name: str) -> Expr:
         """Write a letter of an interval by one that is positive."""

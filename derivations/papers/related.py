@@ -239,7 +239,7 @@ def _solves(paper: Paper, equation: Equation, judge: Any, related: Related) -> N
     words = f"{' = '.join(equation.chain.texts[:2])} {about}"  # type: ignore[union-attr]
     judge.claim_of(path.label, words, printed, statements, meaning, own=True, sizes=path.sizes, about=f"it {about}")
     if of_all and not of_itself:
-        known.keep(replace(path, supposed=False))
+        known.keep(replace(path, supposed=False, path=True))
 
 
 def _declared(letter: Letter, value: Expr) -> Iterator[Less]:

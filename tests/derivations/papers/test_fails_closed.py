@@ -323,3 +323,23 @@ def test_a_bracket_behind_a_letter_that_may_be_an_argument_is_refused():
     assert [*verdicts(shown("a(t) = a t", r"a \cdot (t) = a t")).values()] == [UNDECIDED, UNDECIDED]  # of a and t, too
     assert last("a (t + 1) = a t + a") == HOLDS
     assert last(r"h(c(t)) + G(h + D G(h)) = G(h + D G(h)) + h(c(t))") == HOLDS
+
+
+@pytest.mark.parametrize(
+    ("lines", "verdict"),
+    [
+        (("f(r) = r", "f(0) = 0"), UNDECIDED),
+        (("f(r) = r", "f(1) = 1"), UNDECIDED),
+        (("f(r) = 1", "f(0) = 0"), UNDECIDED),  # which another line may define
+        (("f(r) = r", "f'(0) = 1"), UNDECIDED),
+        (("f(r) = r", r"f(1/2) = \frac{1}{2}"), HOLDS),
+        (("f(r) = r", "f(q) = q"), UNDECIDED),
+        (("m(q) = 2 q", "m(0) = 1 - 1"), HOLDS),
+        (("m(q) = 2 q", "m(1) = 2"), UNDECIDED),
+        (("m(q) = 2 q", "m(r) = 2 r"), HOLDS),
+        (("f(a) = a", "f(0) = 0"), UNDECIDED),
+        (("f(u) = u", "f(0) = 0 + 0"), HOLDS),
+    ],
+)
+def test_a_definition_says_nothing_of_an_end_that_is_not_in_its_interval(lines, verdict):
+    assert last(*lines, front="r: real in (0, 1)\nq: real in [0, 1)\n") == verdict
