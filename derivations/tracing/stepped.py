@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from ctrnn.fields.dropout import Dropout, masked
 from ctrnn.fields.field import VectorField
+from ctrnn.own_code import own_code
 from discretize.sequences.cell import DiscreteCell
 from discretize.sequences.rnn import DiscreteRNN
 from discretize.steps.step import Step
@@ -25,7 +27,8 @@ class SteppedField(nn.Module):
         self.input_size, self.hidden_size = field.input_size, field.state_size
 
     def forward(self, x: Tensor, h: Tensor) -> Tensor:
-        return self.step.advance(self.field, self.field.project(x), h, self.dt)
+        field = masked(self.field, tuple(x.shape[:-1]))
+        return self.step.advance(field, field.project(x), h, self.dt)
 
     def _get_name(self) -> str:
         return f"{type(self.field).__name__} by {self.step!r}"
@@ -34,13 +37,17 @@ class SteppedField(nn.Module):
 def as_map(module: nn.Module) -> nn.Module:
     r"""Return the map of a `discretize.DiscreteCell`, without its checks of numbers; any other module as it is.
 
-    Raises:  ValueError for a sequence module, and for steps that draw noise, solve for the next state, or whose code is their
-             equation to rounding alone.
+    Raises:  ValueError for a sequence module, for a cell with code of its own or with hooks, or whose field draws masks of
+             dropout, and for steps that draw noise, solve for the next state, or whose code is their equation to rounding alone.
     """
     if isinstance(module, DiscreteRNN):
         raise ValueError("a DiscreteRNN takes many steps; prove one of them, `discretize.DiscreteCell(field, step, dt)`.")
     if not isinstance(module, DiscreteCell):
         return module
+    if (own := own_code(module, DiscreteCell)) is not None:
+        raise ValueError(f"{type(module).__name__} computes more than its step, by {own}; prove the cell without it.")
+    if any(isinstance(part, Dropout) and part.training and (part.p or part.inputs) for part in module.field.modules()):
+        raise ValueError("its field draws masks of dropout at each call in training; prove the cell after `cell.eval()`.")
     step, equation = module.step, getattr(module.step, "equation", "")
     why = None
     if isinstance(step, StochasticStep):
@@ -55,4 +62,6 @@ def as_map(module: nn.Module) -> nn.Module:
         )
     if why is not None:
         raise ValueError(f"nothing can be proved of the code of {step!r}, which {why}.")
-    return SteppedField(module.field, step, module.dt)
+    stepped = SteppedField(module.field, step, module.dt)
+    stepped.training = module.training  # the field keeps its own
+    return stepped

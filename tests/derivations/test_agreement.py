@@ -208,6 +208,57 @@ def test_a_step_that_is_no_recurrence_to_be_proved_is_refused(cell, reason):
         verify(cell())
 
 
+class Doubling(discretize.DiscreteCell):
+    """A step and a factor."""
+
+    def forward(self, *arguments, **options):
+        return 2 * super().forward(*arguments, **options)
+
+
+class Following(discretize.DiscreteCell):
+    """A step and a factor, by what `forward` calls."""
+
+    def following(self, *arguments):
+        return 2 * super().following(*arguments)
+
+
+def hooked(register):
+    cell = discretize.DiscreteCell(Minimal())
+    getattr(cell, register)(lambda _, arguments, *answer: 2 * answer[0] if answer else (2 * arguments[0], *arguments[1:]))
+    return cell
+
+
+def put_on_the_object():
+    cell = discretize.DiscreteCell(Minimal())
+    cell.forward = lambda x, h: 2 * h
+    return cell
+
+
+@pytest.mark.parametrize(
+    ("cell", "by"),
+    [
+        (lambda: Doubling(Minimal()), "Doubling.forward"),
+        (lambda: Following(Minimal()), "Following.following"),
+        (lambda: hooked("register_forward_hook"), "a hook"),
+        (lambda: hooked("register_forward_pre_hook"), "a hook"),
+        (put_on_the_object, "`forward`, set on the object"),
+    ],
+)
+def test_a_cell_with_code_of_its_own_is_not_taken_for_its_step(cell, by):
+    with pytest.raises(ValueError, match=f"computes more than its step, by .*{by}"):
+        verify(cell())
+
+
+def test_a_cell_that_draws_masks_of_dropout_is_proved_in_evaluation_mode_only():
+    candidate = ctrnn.parts.Dropout(ctrnn.TanhCandidate(1, 1), 0.5)
+    cell = discretize.DiscreteCell(ctrnn.Relaxation(candidate, ctrnn.GateRate(1, 1), ctrnn.LinearDecay()))
+    with pytest.raises(ValueError, match="draws masks of dropout"):
+        symbolic(cell)
+    verdict = verify(cell.eval(), symbolic(cell))
+    assert verdict.verdict == "holds under the stated assumptions"
+    assert "in evaluation mode only" in verdict.evidence
+
+
 def leaky_equations(field, decay=lambda h: h, factor=1):
     """The leaky field written out by hand in the letters of the traced one."""
     traced, units = symbolic(field), range(field.state_size)
