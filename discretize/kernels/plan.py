@@ -156,10 +156,10 @@ class ModulePlan(Plan):
         if h0 is not self.zeros:
             found = self.torchs(xs, h0[None])
         else:
-            if self.starts is None or self.starts[0] is not h0:
+            if (starts := self.starts) is None or starts[0] is not h0:
                 with torch.inference_mode(False):
-                    self.starts = h0, self.torchs.starts(h0[None])
-            found = self.torchs.begun(xs, self.starts[1])
+                    self.starts = starts = h0, self.torchs.starts(h0[None])
+            found = self.torchs.begun(xs, starts[1])  # which are of this call, whatever another thread keeps meanwhile
         self.took(began, why)
         return found, self.told(xs.shape[0], xs.shape[1], None, why)
 

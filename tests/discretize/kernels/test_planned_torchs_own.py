@@ -2,6 +2,7 @@
 
 import copy
 import math
+import threading
 from collections import OrderedDict
 from contextlib import nullcontext
 from functools import partial
@@ -20,6 +21,7 @@ import ctrnn
 from discretize import DiscreteRNN, Euler, ExponentialEuler, Layers, Monitor, layers_from_torch
 from discretize.kernels import price, registry
 from discretize.kernels.record.program import StepModule
+from discretize.kernels.torchs_own import Run
 from discretize.sequences.module import SequenceModule
 
 DICE = torch.Generator().manual_seed(0)
@@ -500,6 +502,24 @@ def test_what_begins_at_zero_begins_there_in_any_batch_and_mode(kind):
             with mode():
                 assert_close(module(x), stepped(x), rtol=0, atol=1e-12)
         torch.autograd.grad(module(x)[0].sum(), [*module.parameters()])
+
+
+def test_a_call_of_another_batch_meanwhile_changes_no_start(monkeypatch):
+    module = DiscreteRNN(ctrnn.from_torch(seeded("LSTM", 3, 5)))
+    stepped = DiscreteRNN(module.field, fused=False)
+    module(X)
+    begun, other, threads = Run.begun, X[:, :1], []
+
+    def after_others(run):
+        if not threads:  # come two of another batch, between what is decided and what is run
+            threads.append(threading.Thread(target=lambda: [module(other), module(other)]))
+            threads[0].start()
+            threads[0].join()
+        return partial(begun, run)
+
+    monkeypatch.setattr(Run, "begun", property(after_others))
+    assert_close(module(X), stepped(X), rtol=0, atol=1e-12)
+    assert threads
 
 
 def test_a_copy_of_layers_plans_for_itself(monkeypatch):
