@@ -65,9 +65,13 @@ class Compared:
         return self.at(self.level)
 
     def at(self, level: float) -> Answer:
-        """Answer by the interval of a level."""
+        """Answer by the interval of a level. A wider one than the 95 % takes answers back, and gives no other: of an effect in
+        print it may hold 0 and not the effect, where the 95 % holds neither."""
+        found = self._by(self.measured.at(level))
+        return found if level <= LEVEL or found == self._by(self.measured) else "undecided"
+
+    def _by(self, measured: Spread) -> Answer:
         # In units of the effect; whatever is not a number is in no interval, and decides nothing.
-        measured = self.measured.at(level)
         low, high = sorted((measured.low / self.effect, measured.high / self.effect))
         if self.absent:
             return "yes" if low > -1 and high < 1 else "no" if low >= 1 or high <= -1 else "undecided"
@@ -78,15 +82,19 @@ class Compared:
         low, high = self.measured.low, self.measured.high
         if not (math.isfinite(low) and math.isfinite(high)):
             return f"{_places(self.measured.mean)}, without an interval, which needs two runs of each that are not all alike"
+        wide = self.measured.at(self.level)
         size = f"{abs(self.effect) if self.absent else self.effect:.3g} {'in print' if self.printed else 'that counts'}"
+        holds_none, by_itself = wide.low <= 0 <= wide.high, self._by(wide) != "undecided"
         why = {
             (False, "yes"): "which does not hold 0" if self.printed else f"which is beyond the {size}",
             (True, "yes"): f"which is within the {size}",
             (False, "no"): f"which does not come to the {size}",
             (True, "no"): f"which is beyond the {size}",
-        }.get((self.absent, self.answer), f"which holds both 0 and the {size}" if low <= 0 <= high else f"which holds the {size}")
+        }.get(
+            (self.absent, self.answer),
+            "which holds 0" if by_itself else f"which holds both 0 and the {size}" if holds_none else f"which holds the {size}",
+        )
         mean, low_end, high_end = (_places(value, low, high) for value in (self.measured.mean, low, high))
-        wide = self.measured.at(self.level)
         ends = " to ".join(_places(value, low, high) for value in (wide.low, wide.high))
         among = f" (among others {100 * self.level:.4g} %: {ends})" if self.level > LEVEL else ""
         return f"{mean}, 95 % {low_end} to {high_end}{among}, {why}"

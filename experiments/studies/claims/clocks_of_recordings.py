@@ -15,7 +15,7 @@ import pandas as pd
 import torch
 
 from discretize import SequenceModel
-from experiments.reports.spreads import NotEnoughError, Spread, number, spread
+from experiments.reports.spreads import NotEnoughError, Spread, number, paired, spread
 from experiments.runs.configuration import Configuration
 from experiments.seeds import generator
 from experiments.studies.claims.stop_and_go import NAMES
@@ -24,7 +24,7 @@ from experiments.studies.clocks.known_speeds import GATES, HALF, at_known_speeds
 from experiments.studies.results import Results, groups, where
 from experiments.studies.specs import Bands, Table, in_order, only
 from experiments.studies.study import Point, Row, Run, Sizes, Study, data_path, grid, scales, words_beside
-from experiments.studies.verdicts import Part, Verdict
+from experiments.studies.verdicts import Compared, Part, Verdict
 from experiments.tasks.recorded.at_speeds import HARAtSpeeds
 
 __all__ = ["CELLS", "TRAININGS", "ClocksOfRecordings"]
@@ -56,18 +56,15 @@ def over_runs(column: str, **which: object) -> Any:
     return lambda rows: of_rows(rows, column, **which)
 
 
-def kept_by(rows: pd.DataFrame, gate: str, leaky: pd.DataFrame) -> Spread:
+def kept_by(rows: pd.DataFrame, gate: str, leaky: pd.DataFrame) -> pd.Series:
     """Compute what other gates keep of the learned ones' worth: 1 with an error as small, 0 with that of the leaky cell."""
     errors = where(rows, kind="gate").pivot_table(index="seed", columns="gate", values="error")
     without = where(leaky, gate=LEARNED).set_index("seed")["error"]
-    return spread(((without - errors[gate]) / (without - errors[LEARNED])).dropna())
+    return ((without - errors[gate]) / (without - errors[LEARNED])).dropna()
 
 
-def answer(found: Spread, below: bool) -> bool | None:
-    """Say whether all runs are on this side of a half; None where they are on both."""
-    if found.low < HALF < found.high:
-        return None
-    return (found.high <= HALF) is below
+def _more_than_half(values: pd.Series) -> Compared:
+    return Compared(paired(values), HALF, printed=False)
 
 
 class ClocksOfRecordings(Study):
@@ -148,32 +145,36 @@ class ClocksOfRecordings(Study):
         found = groups(results.rows, ["training", "cell"])
         if absent := [cell for cell in CELLS if ("hidden", cell) not in found]:
             raise NotEnoughError(f"no run of {', '.join(absent)} is done yet")
-        parts, said = list[Part](), list[str]()
+        judged, ps = dict[tuple[str, str], list[Part]](), dict[str, list[float]]()
         for training in (training for training in TRAININGS if training != UNWARPED):
-            answers, ps = dict[str, list[Part]](), list[float]()
+            ps[training] = []
             without = found.get((training, CONSTANT), results.rows.iloc[:0])
             leaky = of_rows(without, "error", gate=LEARNED)
             for cell in CELLS[1:]:
                 rows = found.get((training, cell))
                 if rows is None or leaky is None or spread(where(rows, gate=LEARNED)["error"]).high >= leaky.low:
                     continue
-                p = spread(rows["p"].dropna())
-                ps += [p.low, p.high]
-                answers[NAMES.get(cell, cell)] = [
-                    Part(CLAIMS[0].format(cell), answer(p, below=True)),
-                    Part(CLAIMS[1].format(cell), answer(kept_by(rows, TRUE, without), below=False)),
+                p = rows["p"].dropna()
+                ps[training] += [p.min(), p.max()]
+                judged[training, cell] = [
+                    Part(CLAIMS[0].format(cell), _more_than_half(1 - p)),
+                    Part(CLAIMS[1].format(cell), _more_than_half(kept_by(rows, TRUE, without))),
                 ]
-            parts += [part for both in answers.values() for part in both]
+        parts = Verdict([part for both in judged.values() for part in both]).parts
+        left, said = iter(parts), list[str]()
+        answers = {key: [next(left) for _ in both] for key, both in judged.items()}
+        for training, its in ps.items():
+            mine = {NAMES.get(cell, cell): both for (of, cell), both in answers.items() if of == training}
             found_so = (
-                f"p is {number(min(ps))} to {number(max(ps))}. {in_words(answers)}" if ps else "gates are not seen to help."
+                f"p is {number(min(its))} to {number(max(its))}. {in_words(mine)}" if its else "gates are not seen to help."
             )
             said.append(f"{WORDS[training].capitalize()}: {found_so}")
         alone = where(results.rows, training=UNWARPED)
         if control := of_rows(alone, "p"):
-            mine, clock = (spread(where(alone[alone["cell"] != CONSTANT], gate=gate)["error"]) for gate in (LEARNED, TRUE))
+            own, clock = (spread(where(alone[alone["cell"] != CONSTANT], gate=gate)["error"]) for gate in (LEARNED, TRUE))
             said.append(
                 f"Trained unwarped: p is {number(control.low)} to {number(control.high)}; at changing speeds the error is "
-                f"{number(mine.low)} to {number(mine.high)}, and on the true clock {number(clock.low)} to {number(clock.high)}."
+                f"{number(own.low)} to {number(own.high)}, and on the true clock {number(clock.low)} to {number(clock.high)}."
             )
         return Verdict(parts, summary=" ".join(said))
 

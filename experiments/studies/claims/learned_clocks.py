@@ -16,7 +16,7 @@ import pandas as pd
 import torch
 
 from discretize import SequenceModel
-from experiments.reports.spreads import NotEnoughError, Spread, number, spread
+from experiments.reports.spreads import NotEnoughError, Spread, number, paired, spread
 from experiments.runs.configuration import Configuration, shared_configuration
 from experiments.seeds import generator
 from experiments.studies.claims.stop_and_go import NAMES, PAPERS
@@ -26,7 +26,7 @@ from experiments.studies.clocks.oracle_clocks import SEQUENCES, SYMBOLS, accurac
 from experiments.studies.results import Results, groups, spreads, where
 from experiments.studies.specs import Bands, Table, at_end, in_order
 from experiments.studies.study import Point, Row, Run, Sizes, Study, grid, scales, words_beside
-from experiments.studies.verdicts import Part, Verdict
+from experiments.studies.verdicts import Compared, Every, Part, Verdict
 
 __all__ = ["CELLS", "LearnedClocks"]
 
@@ -48,10 +48,14 @@ TRIED = ("leaky", "gated", "gru", "lstm")  # cells that are trained so, too
 ADAM = {"optimizer": "adam", "rate": 1e-2, "clip": 1.0}
 
 
-def exponents(rows: pd.DataFrame) -> dict[int, Spread]:
-    """Return at each warp p, over runs, of n^p, the time that n = warp repetitions take by that of one."""
+def powers(rows: pd.DataFrame) -> dict[int, pd.Series]:
+    """Return at each warp p of each run, of n^p, the time that n = warp repetitions take by that of one."""
     longest = rows[(rows["kind"] == "held") & (rows["repeats"] == rows["warp"])]
-    return {warp: spread(same["elapsed"].map(math.log) / math.log(warp)) for warp, same in groups(longest, "warp").items()}
+    return {warp: same["elapsed"].map(math.log) / math.log(warp) for warp, same in groups(longest, "warp").items()}
+
+
+def exponents(rows: pd.DataFrame) -> dict[int, Spread]:
+    return {warp: spread(found) for warp, found in powers(rows).items()}
 
 
 def with_training(frame: pd.DataFrame) -> pd.DataFrame:
@@ -226,6 +230,8 @@ class LearnedClocks(Study):
         leaky = ", ".join(f"{number(value.mean)} at {warp}" for warp, value in constant.items())
         if not solved:
             return Verdict([], another=f"No cell with gates solves it where a constant gate does not ({CONSTANT}, {leaky}).")
+        judged = iter(Verdict([part for parts in solved.values() for part in parts]).parts)
+        solved = {key: [next(judged) for _ in parts] for key, parts in solved.items()}
         first, others = ({key: solved[key] for key in solved if (key[0] == EVERY) is which} for which in (True, False))
         summary = [f"With a constant gate accuracy is {leaky} repetitions."]
         for how, found in (
@@ -237,22 +243,37 @@ class LearnedClocks(Study):
         return Verdict([part for parts in solved.values() for part in parts], summary=" ".join(summary))
 
     def _of_cell(self, rows: pd.DataFrame, warp: int) -> list[Part]:
-        kept = {gate: spread(where(rows, kind="instead", gate=gate)["at_ends"]) for gate in CLOCKS}
-        best = max((kept[gate] for gate in (FIRST, SPREAD_OUT)), key=lambda value: value.mean)
-        needed = kept[LEARNED].mean - LOST
+        kept = where(rows, kind="instead").pivot_table(index="seed", columns="gate", values="at_ends")
+        lost = {gate: kept[LEARNED] - kept[gate] for gate in (FIRST, SPREAD_OUT, UNIFORM)}
+        better = min((lost[gate] for gate in (FIRST, SPREAD_OUT)), key=lambda values: float(values.mean()))
+        in_its_place = {
+            "of the true clock": Compared(paired(better), LOST, absent=True, printed=False),
+            "of constants": Compared(paired(lost[UNIFORM]), LOST, printed=False),
+        }
         return [
-            Part("a symbol lasts as long however often it is repeated", exponents(rows)[warp].high < HALF),
-            Part("the true clock answers in the gates' place, and constants do not", best.low > needed > kept[UNIFORM].high),
+            Part(
+                "a symbol lasts as long however often it is repeated",
+                Compared(paired(1 - powers(rows)[warp]), HALF, printed=False),
+            ),
+            Part("the true clock answers in the gates' place, and constants do not", Every(in_its_place)),
         ]
 
 
 def in_words(solved: dict[tuple[str, int, str], list[Part]], rows: dict[Any, pd.DataFrame]) -> str:
     """Say in how many cases the gate is the clock, and in which the true clock stands in its place."""
-    powers = [exponents(rows[key])[key[1]].mean for key in solved]
-    waits, stands = ([key for key, parts in solved.items() if parts[k].holds] for k in range(2))
-    names = ", ".join(f"{NAMES.get(cell, cell)} at {warp}{f' ({how})' * (how != EVERY)}" for how, warp, cell in stands)
-    return (
-        f"{len(solved)} cases: the gate is a clock in {len(waits) or 'none'} (p is {number(min(powers))} to "
-        f"{number(max(powers))}), and the true clock answers in its place, where constants do not, in "
-        f"{len(stands) or 'none'}{f': {names}' * bool(names)}"
+    ps = [exponents(rows[key])[key[1]].mean for key in solved]
+    clocks, stands = (
+        {word: [key for key, parts in solved.items() if parts[k].answer == word] for word in ("yes", "undecided", "no")}
+        for k in range(2)
     )
+    return (
+        f"{len(solved)} cases. The gate is a clock, p being {number(min(ps))} to {number(max(ps))}: {_counted(clocks)}. The true "
+        f"clock answers in its place, where constants do not: {_counted(stands)}"
+    )
+
+
+def _counted(answers: dict[str, list[tuple[str, int, str]]]) -> str:
+    """Say how many there are of each answer, and name those of a yes."""
+    names = ", ".join(f"{NAMES.get(cell, cell)} at {warp}{f' ({how})' * (how != EVERY)}" for how, warp, cell in answers["yes"])
+    counts = [f"{word} in {len(keys)}{f' ({names})' * (word == 'yes')}" for word, keys in answers.items() if keys]
+    return ", ".join(counts)

@@ -155,7 +155,7 @@ def over_seeds(results: Results) -> float:
 
 
 def parts_found(results: Results) -> list[tuple[Comparison, Part, Spread]]:
-    """Answer the comparisons by their intervals; undecided is what was run in too few folds, left out what was in none."""
+    """Answer the comparisons beside one another; undecided is what was run in too few folds, left out what was in none."""
     found, answers = drawn(results), []
     for one in COMPARISONS:
         with suppress(NotEnoughError):
@@ -165,7 +165,8 @@ def parts_found(results: Results) -> list[tuple[Comparison, Part, Spread]]:
             enough = measured.count >= ENOUGH and deviation >= 0
             compared = Compared(measured, one.effect, printed=one.effect != COUNTS) if enough else None
             answers.append((one, Part(one.words, compared), measured))
-    return answers
+    judged = Verdict([part for _, part, _ in answers]).parts
+    return [(one, part, measured) for (one, _, measured), part in zip(answers, judged, strict=True)]
 
 
 def interval(value: Spread) -> str:
@@ -290,9 +291,9 @@ class PhysioNetFolds(Study):
             data=of_models,
         ),
         Table(
-            "How much larger the AUROC of the first is, both models on the same patients drawn anew: yes where the interval is "
-            "above 0, however small the difference; no where it does not come to the effect, the least that counts or one in "
-            "print; else undecided.",
+            "How much larger the AUROC of the first is, both models on the same patients drawn anew, with 95 % intervals; the "
+            "answer is by wider ones, for as many as there are: yes above the least that counts, or above 0 where an effect is "
+            "in print; no where they do not come to the effect; else undecided.",
             by={"about": "about", "models": "words"},
             columns={name: first(name) for name in ("difference", "folds", "in each fold", "effect", "answer")},
             data=of_comparisons,

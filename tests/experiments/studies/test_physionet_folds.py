@@ -22,6 +22,7 @@ from experiments.studies.claims.physionet_folds import (
     TRAINED,
     PhysioNetFolds,
     drawn,
+    parts_found,
     ranked,
 )
 from experiments.studies.resampling import auroc_drawn, difference_drawn, mean_drawn, seed_deviation
@@ -195,6 +196,7 @@ def test_what_is_better_is_told_from_what_is_not_and_from_what_was_not_run():
     assert len(answers) == 2
     assert [answers[one.words] for one in COMPARISONS if one.words in answers] == ["yes", "no"]
     assert verdict.word == "partly"
+    assert [part for _, part, _ in parts_found(results)] == list(verdict.parts)  # the table's answers are judged so, too
     assert mean_drawn(drawn(results)["gru", "all", COUNT]).mean > 0.99
     text = tables_of(study, results)
     assert "| number of measurements | all | 1" in text

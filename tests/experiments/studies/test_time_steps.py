@@ -351,6 +351,11 @@ def test_the_verdict_on_steps_is_that_every_part_holds_of_records_as_predicted()
         STUDY.verdict(Results([]))
 
 
+def test_rhythms_that_differ_too_much_do_not_decide_what_a_linear_oscillator_keeps():
+    parts = STUDY.verdict(found_by(left_as_predicted, apart=0.02)).parts
+    assert {part.answer for part in parts if "linear oscillator" in part.claim} == {"undecided"}
+
+
 @pytest.mark.parametrize(
     ("exact", "held", "claim"),
     [

@@ -118,6 +118,22 @@ def multipletests(chances):
     return answers
 
 
+def test_a_wider_interval_takes_an_answer_back_and_gives_no_other():
+    smaller = Compared(Spread(0.4, 0.1, 0.7, 6, 5), 1.0)
+    assert smaller.answer == "yes"
+    wide = replace(smaller, level=0.99)
+    assert wide.measured.at(0.99).low < 0 < wide.measured.at(0.99).high < 1
+    assert wide.answer == "undecided"
+    assert str(wide).endswith("(among others 99 %: -0.0706 to 0.8706), which holds 0")
+    unsure = Part("b", Compared(Spread(0.0, -2.0, 2.0, 6, 5), 1.0))
+    assert [part.answer for part in Verdict([Part("a", smaller), *[unsure] * 4]).parts] == ["undecided"] * 5
+
+
+def test_words_are_of_the_interval_that_answers():
+    wide = Compared(Spread(0.2, 0.06, 0.34, 6, 5), 0.05, printed=False, level=0.99)
+    assert str(wide).endswith("(among others 99 %: -0.0196 to 0.4196), which holds both 0 and the 0.05 that counts")
+
+
 def test_a_verdict_made_again_of_its_own_parts_is_the_same():
     parts = [Part("a", Compared(interval(low, low + 0.02), 0.5)) for low in (0.001, 0.003, 0.02)]
     once = Verdict(parts)

@@ -15,7 +15,7 @@ import pandas as pd
 import torch
 
 from discretize import SequenceModel
-from experiments.reports.spreads import NotEnoughError, number, spread
+from experiments.reports.spreads import NotEnoughError, number, paired, spread
 from experiments.runs.configuration import Configuration
 from experiments.seeds import drawing, generator
 from experiments.studies.claims.time_steps import figures, measures
@@ -157,12 +157,12 @@ class TimeSteps(Study):
             for dt in measures.DTS
         ]
         for dt in measures.DTS[1:]:
-            mean, said = where(rhythm, step=EULER, dt=dt)["exact"].mean(), where(rhythm, step=EULER, dt=dt)["predicted"].iloc[0]
+            left, said = (where(rhythm, step=EULER, dt=dt)[column] for column in ("exact", "predicted"))
             parts.append(
                 Part(
                     f"at dt/τ = {dt:g} what is left is within {WITHIN:g} of what a linear oscillator keeps",
-                    abs(mean - said) <= WITHIN,
-                    f"{number(mean)}, predicted {number(said)}",
+                    Compared(paired(left - said), WITHIN, absent=True, printed=False),
+                    f"{number(left.mean())}, predicted {number(said.iloc[0])}",
                 )
             )
         for step in ("runge-kutta4", "exact"):
