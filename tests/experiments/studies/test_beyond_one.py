@@ -62,6 +62,12 @@ def test_the_parts_follow_from_the_intervals_of_pairs_of_seeds_and_from_the_cont
     assert answers(records) == expected
 
 
+def test_the_share_is_judged_beside_the_differences():
+    share = GatesBeyondOne().verdict(Results(made(0.2, 0.4))).parts[0]
+    assert "of g dt is above 1" in share.claim
+    assert share.holds.level > 0.98
+
+
 def test_a_training_that_diverged_is_no_pair_and_is_counted_in_the_table():
     records = without_model(made(0.2, 0.4), task="tones", gate="softplus", trained="euler", seed=1)
     records = without_model(records, gate="exponential", trained="euler")
