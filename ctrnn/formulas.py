@@ -144,6 +144,7 @@ def _filled(module: nn.Module, template: str) -> Formula:
             raise ValueError(f"the `formula` of {kind} names {{{name}}}, which a {kind} has not.") from error
         after = pieces[place + 1][0] if place + 1 < len(pieces) else ""
         if isinstance(value, nn.Module):
+            after += "_" if after in ("", " ") and pieces[place + 1 :] and pieces[place + 1][1] is not None else ""  # {p} {q}
             index, *given = (spec or "").split("|")
             part = formula_of(value) or Formula(f"{type(value).__name__}({'h' if hasattr(value, 'after') else 'x, h'})")
             names = {letter: _between("a ", put, "^") for letter, put in (one.split("=", 1) for one in given)}

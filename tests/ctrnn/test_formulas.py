@@ -167,6 +167,7 @@ BESIDE = {
     "{p}/2": lambda p, h: p / 2,
     "{p}^2 h": lambda p, h: p**2 * h,
     "|h|^{p} h": lambda p, h: abs(h) ** p * h,
+    "{p} {p}": lambda p, h: p * p,
 }
 W = torch.tensor([[0.3, -1.1], [0.7, 0.4]], dtype=torch.float64)
 MADE_OF = {
