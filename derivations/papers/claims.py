@@ -106,6 +106,8 @@ class Judge:
         left, known = said.left, self.paper.known
         if isinstance(left, Derivative) and self._is_free(left.expr):
             return self._supposes_slope(said)
+        if isinstance(left, AppliedUndef) and said.name not in known.letters:
+            raise Lacking(f"{said.name} is not declared, and no line before gives it", "")
         if not isinstance(left, AppliedUndef) or not self._is_free(left) or said.value.has(left.func):
             return False
         is_place = left.free_symbols.isdisjoint(_variables(left, known)) and not any(a.atoms(AppliedUndef) for a in left.args)

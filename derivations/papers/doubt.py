@@ -64,7 +64,8 @@ class Doubt:
 
 def may_say(found: Sequence[Token], letters: Mapping[str, Letter], front: FrontMatter) -> Doubt:
     """Collect the letters of which a formula that is not read may say something."""
-    every, (plain, in_cases) = mentioned(found) - CONSTANTS.keys(), _without_cases(found)
+    plain, in_cases = _without_cases(found)
+    every = mentioned(plain) - CONSTANTS.keys()
     every |= {name for name, _ in [alone(found, letters) or ("", ())] if name in CONSTANTS}
     of_all = Doubt(every, every)
     relations = [k for k, token in enumerate(plain) if token.text in RELATIONS and not _counts(plain, k)]
@@ -79,7 +80,7 @@ def may_say(found: Sequence[Token], letters: Mapping[str, Letter], front: FrontM
         return of_all
     known = {**letters, **{name: Letter(name) for name in lacking(plain, letters, front)}}
     if (letter := new_letter(plain, known, front.functions)) is not None:
-        return Doubt({letter.name}, every, letter.name, _family(letter.name, {*letters, *every}))
+        return Doubt({letter.name}, every, letter.name, _family(letter, {*letters, *every}))
     slope = _slope(plain[:first], known, front)
     if slope is None:
         return of_all
@@ -87,11 +88,12 @@ def may_say(found: Sequence[Token], letters: Mapping[str, Letter], front: FrontM
     return Doubt(names, every, str(slope.expr.func))
 
 
-def _family(name: str, names: set[str]) -> frozenset[str]:
-    """Return the letters that are one of a row with this one, which its equation gives, too: h_t and h_0 with h_{t+1}."""
-    letter, _, index = name.partition("_")
-    runs = re.search(r"[+-]|(?<![A-Za-z])[i-nst](?![A-Za-z])", index)
-    return frozenset(other for other in names if runs and other != name and other.startswith(f"{letter}_"))
+def _family(letter: Letter, names: set[str]) -> frozenset[str]:
+    """Return the letters that are one of a row with this one, which its equation gives, too: h_t and h_0 with h_{t+1} or h(t)."""
+    bare = letter.name.rstrip("'")
+    base, _, index = bare.partition("_")
+    runs = letter.arguments or bare != letter.name or re.search(r"[+-]|(?<![A-Za-z])[i-nst](?![A-Za-z])", index)
+    return frozenset(other for other in names - {letter.name} if runs and other.rstrip("'").partition("_")[0] == base)
 
 
 def _slope(left: Sequence[Token], letters: Mapping[str, Letter], front: FrontMatter) -> Derivative | None:

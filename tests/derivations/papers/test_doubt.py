@@ -77,13 +77,15 @@ RESTRICTS = [  # a formula that is not read; what a reader of it takes to be tru
     (r"y = \min(x, 1) $$ $$ y = \max(2, w)", r"w < 2"),
     (r"h_{t+1} = \max(h_t, 0)", r"h_t \ge 0"),
     (r"x_k = \max(a_k, 0)", r"x_1 \ge 0"),
+    (r"h(t) = \lVert x \rVert", r"h_t \ge 0"),
+    (r"x_1' = \max(x_1, 0)", r"x_1 \ge 0"),
     (r"\dot h = \max(x, 0) - h $$ $$ \frac{dh}{dt} = -h", r"x \le 0"),
 ]
 
 
 @pytest.mark.parametrize(("display", "claim"), RESTRICTS)
 def test_no_numbers_refute_a_claim_about_letters_that_a_formula_restricts(display, claim):
-    front = FRONT.replace("x, w", "x, w, h_t, x_1")
+    front = FRONT.replace("x, w", "x, w, h_t, x_1, x_1'")
     true = r"$$ (x + w + h_t + x_1)^2 \ge 0 \label{true} $$"
 
     def verdict(*displays):
@@ -116,6 +118,19 @@ def test_a_formula_that_is_not_read_leaves_open_the_number_that_stands_on_its_le
     paper = read_paper(f"{FRONT}$$ {number} = \\max(x, 0) $$\n$$ {number} > 2 \\label{{claim}} $$", "note", False)
     (verdict,) = (decided_within(entry, 20.0).verdict for entry in paper.entries if entry.label == "claim")
     assert verdict == "undecided"
+
+
+def test_the_name_of_cases_is_no_letters():
+    display = r"y = \begin{cases} x & x > 0 \\ 0 & \text{otherwise} \end{cases}"
+    paper = read_paper(f"{FRONT}$$ {display} $$\n$$ a + a = 2 a \\label{{claim}} $$", "note", False)
+    (verdict,) = (decided_within(entry, 20.0).verdict for entry in paper.entries if entry.label == "claim")
+    assert verdict == "holds"
+
+
+def test_a_value_of_a_function_that_no_line_gives_says_what_is_missing():
+    paper = read_paper(f"{FRONT}$$ q(x) = \\max(x, 0) $$\n$$ q(2) = w \\label{{claim}} $$", "note", False)
+    (claim,) = (decided_within(entry, 20.0) for entry in paper.entries if entry.label == "claim")
+    assert (claim.verdict, "q is not declared, and no line before gives it" in claim.evidence) == ("undecided", True)
 
 
 def test_an_operation_that_a_paper_redefines_is_refused():
