@@ -51,7 +51,7 @@ class RiemannianAscent(AnsweredInit, torch.optim.Optimizer):
              dampened_by: other sequences, such as `torch.randint_like(symbols, high=A)`. Their metric, times `dampening` and for
              the read-out `read_out_dampening`, then 0.01 if not given, is added in place of the diagonals: by "rbpm" and "ruop",
              full or quasi-diagonal, the trajectory is then the same however activities are written, where the matrices have an
-             inverse (footnote 11);
+             inverse (footnote 11), and by the natural metrics also where they have none;
              fused: take compiled kernels, for 100 symbols or more; CTRNN_FUSED=0 turns them off everywhere, and `stats` says
              after a step which "engine" ran, "compiled" or "steps", and "engine_why" nothing faster did.
     Call:    step(symbols, mask=None) makes an update of either kind, all sequences at once, and returns log Pr after it, in nats.

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +22,7 @@ from discretize.riemannian.symbols import SymbolModel, log_probability
 from discretize.sequences.cell import DiscreteCell
 from discretize.sequences.unroll import unroll
 
-__all__ = ["AffineLayers"]
+__all__ = ["AffineLayers", "rows_of"]
 
 
 class Forced(VectorField):
@@ -55,6 +56,8 @@ class Rows:
     of_x: nn.Parameter | None
     of_h: nn.Parameter | None
 
+    span: ClassVar[float] = 1.0  # how far symbols, one-hot, and states go
+
     @property
     def parameters(self) -> list[nn.Parameter]:
         return [p for p in (self.constant, self.of_x, self.of_h) if p is not None]
@@ -69,6 +72,10 @@ class Rows:
         if self.of_h is not None:
             parts.append(torch.cat(states).detach())
         return torch.cat(parts, -1)
+
+    def stacked(self, values: Directions) -> Tensor:
+        """Put the parameters' values side by side: (rows, k), where there is a constant the first ones."""
+        return torch.cat([values[p].flatten(1) if p.dim() > 1 else values[p][:, None] for p in self.parameters], -1)
 
     def split(self, theta: Tensor) -> Directions:
         """Split (rows, k) into the shapes of the parameters."""
@@ -109,8 +116,6 @@ def rows_of(field: VectorField) -> Iterator[Rows]:
         yield Rows(reset, "recurrent", reset.bias_h, None, reset.pull.weight_h)
     for part in field.modules():
         if isinstance(part, Affine) and all(part is not reset.pull for reset in resets):
-            if part.input_size != field.input_size:
-                raise TypeError("`model` has a field in layers, of which the upper ones read no symbols; take `num_layers=1`.")
             yield Rows(part, "preactivation", part.bias, part.weight_x, part.weight_h)
 
 
@@ -119,6 +124,8 @@ class AffineLayers:
 
     def __init__(self, field: VectorField) -> None:
         self.layers: list[Rows] = list(rows_of(field))
+        if any(rows.of_x is not None and rows.of_x.shape[1] != field.input_size for rows in self.layers):
+            raise TypeError("`model` has a field in layers, of which the upper ones read no symbols; take `num_layers=1`.")
         self.parameters: list[nn.Parameter] = [p for rows in self.layers for p in rows.parameters]
         others = {name for name, p in field.named_parameters() if all(p is not own for own in self.parameters)}
         if others or not self.layers:

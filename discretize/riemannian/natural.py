@@ -6,12 +6,14 @@ r"""The metrics that the recurrent ones stand for, of all weights of a symbol mo
 K_t = C^T (diag pi - pi pi^T) C is the Fisher metric of pi_t on states, C = dlogits/dh, A = dh_t+1/dh_t and P = dh_t+1/dtheta at
 a given h_t. "rbpm" is recurrent-natural without what two units have together, at each step backwards. A matrix for all weights
 costs their number squared at each time, and its cube to solve: they are references, for networks of some hundred weights, of
-any field that torch.func can differentiate.
+any field that torch.func can differentiate. Computed is R, M = R^T R, by rows of S and P, and the triangle of a QR of them.
 
 Source: Ollivier 2013, remark 9, definition 6, and eq. (47).
 """
 
 from __future__ import annotations
+
+import math
 
 import torch
 from torch import Tensor
@@ -19,18 +21,19 @@ from torch.func import functional_call, jacrev, vmap
 from torch.nn.functional import one_hot
 
 from discretize.kernels.eligibility import Fused
-from discretize.riemannian.network import PIECE, Directions
+from discretize.riemannian.layers import rows_of
+from discretize.riemannian.network import PIECE, Directions, network_of
 from discretize.riemannian.symbols import SymbolModel, log_probability
+from discretize.riemannian.whitened import ReadRows, whitened_step
 from discretize.sequences.unroll import unroll
 
-__all__ = ["NATURAL", "natural_direction", "natural_metric"]
+__all__ = ["NATURAL", "natural_direction", "natural_root"]
 
 NATURAL = ("natural", "recurrent-natural")
-ROUNDING = 1e-10  # of the largest eigenvalue: below it directions are taken as if they changed nothing
 
 
-def natural_metric(model: SymbolModel, symbols: Tensor, chi: Tensor, metric: str, fused: Fused = True) -> Tensor:
-    """Compute M of the field's parameters, as they come, and the start: symbols and mask (time, batch) -> (weights, weights)."""
+def natural_root(model: SymbolModel, symbols: Tensor, chi: Tensor, metric: str, fused: Fused = True) -> Tensor:
+    """Compute R of the field's parameters, as they come, and the start: symbols and mask (time, batch) -> (weights, weights)."""
     names = dict(model.field.named_parameters())
     read = one_hot(symbols, model.field.input_size).to(model.start)
 
@@ -46,7 +49,7 @@ def natural_metric(model: SymbolModel, symbols: Tensor, chi: Tensor, metric: str
     states = unroll(model.cell, read, model.start.expand(batch, -1), fused).hs
     slopes = vmap(vmap(jacrev(following, (0, 2)), (None, 0, 0)), (None, 0, 0))
     read_outs = vmap(vmap(jacrev(logits)))
-    M, S, G = (read.new_zeros(shape) for shape in ([weights + size] * 2, (batch, size, weights + size), (batch, size, size)))
+    R, S, L = (read.new_zeros(shape) for shape in ([weights + size] * 2, (batch, size, weights + size), (batch, size, size)))
     S[..., weights:] = torch.eye(size, device="cpu").to(read)
     pieces = torch.arange(len(read), device=read.device).split(PIECE)
     for piece in pieces if metric == "natural" else reversed(pieces):
@@ -56,24 +59,46 @@ def natural_metric(model: SymbolModel, symbols: Tensor, chi: Tensor, metric: str
         P = torch.cat([P, P.new_zeros(*P.shape[:-1], size)], -1)
         C, pi = read_outs(at), model.read_out(model.field.visible(at)).softmax(-1)
         mean = (pi[..., None] * C).sum(-2, keepdim=True)
-        K = chi[piece][..., None, None] * (C - mean).mT @ (pi[..., None] * (C - mean))
+        K = (chi[piece][..., None, None] * pi[..., None]).sqrt() * (C - mean)  # K^T K is the one above
+        rows = [R]
         if metric == "natural":
             for k, a, p in zip(K, A, P, strict=True):
-                M += (S.mT @ k @ S).sum(0)
+                rows.append((k @ S).flatten(0, 1))
                 S = a @ S + p
         else:
             for k, a, p in zip(K.flip(0), A.flip(0), P.flip(0), strict=True):
-                M += (p.mT @ G @ p).sum(0)
-                G = k + a.mT @ G @ a
+                rows.append((L @ p).flatten(0, 1))
+                L = triangle(torch.cat([k, L @ a], -2))  # L^T L = G
+        R = triangle(torch.cat(rows))
     if metric == "recurrent-natural":
-        M[weights:, weights:] += G.sum(0)
-    return M
+        R = triangle(torch.cat([R, torch.cat([L.new_zeros(batch, size, weights), L], -1).flatten(0, 1)]))
+    return R
+
+
+def triangle(rows: Tensor) -> Tensor:
+    """Return upper triangles R with R^T R = rows^T rows."""
+    return torch.linalg.qr(rows, mode="r").R
+
+
+def rows_of_weights(model: SymbolModel) -> list[ReadRows]:
+    """Index the weights as `natural_root` has them by rows, those with a constant first of what one unit reads, (rows, k); every
+    other weight, and each number of the start, is a row of its own."""
+    left, found, at = dict[Tensor, Tensor](), list[ReadRows](), 0
+    for p in (*model.field.parameters(), model.start):
+        left[p] = torch.arange(at, at + p.numel(), device=p.device).view_as(p)
+        at += p.numel()
+    network, of_layers = network_of(model.field), [rows for rows in rows_of(model.field) if rows.constant is not None]
+    for rows in of_layers if network is None else [network.edges]:
+        if all(p in left for p in rows.parameters):
+            found.append((rows.stacked(left), rows.span))
+            left = {p: index for p, index in left.items() if all(p is not own for own in rows.parameters)}
+    return [*found, *((index.reshape(-1, 1), 1.0) for index in left.values())]
 
 
 def natural_direction(
     model: SymbolModel, symbols: Tensor, chi: Tensor, counted: Tensor, metric: str, dampening: float, fused: Fused = True
 ) -> Directions:
-    """Solve for the gradient by a pseudoinverse, weights in units of their own deviations.
+    """Solve for the gradient by whitened.py, which leaves out what changes nothing to rounding.
 
     Args:    chi: the mask, 0 where nothing is to grow; counted: how much each time counts in the metric; dampening: added to
              the diagonal.
@@ -85,11 +110,9 @@ def natural_direction(
         total = log_probability(model.read_out(activities), symbols[:, own], chi[:, own])
         slopes = torch.autograd.grad(total, parameters, allow_unused=True, materialize_grads=True)
     gradient = torch.cat([part.flatten() for part in slopes])
-    M = natural_metric(model, symbols, counted, metric, fused)
-    M.diagonal().add_(dampening)
-    squares = M.diagonal()
-    scale = torch.where(squares > 0, squares, 1).rsqrt() * (squares > 0)
-    rounding = max(ROUNDING, len(M) * torch.finfo(M.dtype).eps)
-    step = scale * (torch.linalg.pinv(scale[:, None] * M * scale, hermitian=True, rtol=rounding) @ (scale * gradient))
+    R = natural_root(model, symbols, counted, metric, fused)
+    if dampening:
+        R = triangle(torch.cat([R, math.sqrt(dampening) * torch.eye(len(R), device="cpu").to(R)]))
+    step = whitened_step(R, gradient, rows_of_weights(model))
     sizes = [p.numel() for p in parameters]
     return {p: part.view_as(p) for p, part in zip(parameters, step.split(sizes), strict=True)}

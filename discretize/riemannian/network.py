@@ -40,6 +40,11 @@ class GatedEdges:
         self.part, self.squash, self.bias = part, part.squash, always_on(part.bias)
         self.weight, self.sources, self.loops = part.weight, part.sources, part.loops
         self.parameters: list[nn.Parameter] = [part.weight, self.bias]
+        self.span: float = abs(part.squash.size)  # how far activities go from their centre
+
+    def stacked(self, values: Directions) -> Tensor:
+        """Put the parameters' values side by side, a row for each symbol and unit, the constant's first: (rows, k)."""
+        return torch.cat([values[self.bias][..., None], values[self.weight]], -1).flatten(0, 1)
 
     def directions(
         self, step: RowStep, dampening: float, values: Tensor, moduli: Tensor, read: Tensor, heard: Tensor, kernel: bool
@@ -66,12 +71,17 @@ class PlainEdges:
     constant: nn.Parameter
 
     squash: Sigmoidal = ACTIVATIONS["tanh"]
+    span: float = 1.0
 
     def __init__(self, part: TanhCandidate) -> None:
         self.part, self.constant, n = part, always_on(part.bias), part.hidden_size
         self.sources: Tensor = torch.arange(n, device=self.constant.device).expand(n, n)
         self.loops: Tensor = torch.eye(n, dtype=torch.bool, device=self.constant.device)
         self.parameters: list[nn.Parameter] = [part.weight_x, part.weight_h, self.constant]
+
+    def stacked(self, values: Directions) -> Tensor:
+        """Put the parameters' values side by side, a row for each unit, the constant's first: (rows, k)."""
+        return torch.cat([values[self.constant][:, None], values[self.part.weight_x], values[self.part.weight_h]], -1)
 
     @property
     def weight(self) -> Tensor:

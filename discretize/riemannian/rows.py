@@ -28,7 +28,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["BASELINES", "REDUCTIONS", "Centred", "Moments", "RowStep", "weighted_sum"]
+__all__ = ["BASELINES", "REDUCTIONS", "Centred", "Moments", "RowStep", "quotient", "weighted_sum"]
 
 MOST_INPUTS = 2**24  # numbers, 128 MB in float64
 
@@ -58,7 +58,7 @@ class Centred:
 
 
 def _centred(values: Tensor, moduli: Tensor, inputs: Tensor) -> tuple[Tensor, ...]:
-    mean = _quotient(weighted_sum(moduli, inputs), moduli.sum(0)[:, None])
+    mean = quotient(weighted_sum(moduli, inputs), moduli.sum(0)[:, None])
     mean[:, 0] = 0
     by_row = (inputs if inputs.dim() == 3 else inputs[:, None]) - mean
     by_row = by_row.transpose(0, 1)
@@ -105,7 +105,7 @@ def full(sums: Centred, dampening: Tensor) -> Tensor:
     squares = sums.squares + dampening[:, None, None] * shift @ shift.mT
     own = squares.diagonal(dim1=-2, dim2=-1)
     left = _unless_rounding(own, own + mean**2 * sums.total[:, None])
-    scale = _quotient(torch.ones_like(left), left.sqrt())
+    scale = quotient(torch.ones_like(left), left.sqrt())
     inverse = torch.linalg.pinv(scale[:, :, None] * squares * scale[:, None], hermitian=True)
     step = scale * (inverse @ (scale * sums.slopes)[..., None])[..., 0]
     step[:, 0] -= (mean * step).sum(-1)
@@ -115,15 +115,15 @@ def full(sums: Centred, dampening: Tensor) -> Tensor:
 def quasi_diagonal(sums: Moments, dampening: Tensor) -> Tensor:
     """Eqs. (34), (35), and for read-outs (20), (21): the diagonal is dampened, the row of unit 0 is not."""
     first, own, slopes = sums.first, sums.own + dampening[:, None], sums.slopes
-    ratio = _quotient(first[:, 1:], own[:, :1])
+    ratio = quotient(first[:, 1:], own[:, :1])
     left = _unless_rounding(own[:, 1:] - first[:, 1:] * ratio, own[:, 1:])
-    steps = _quotient(slopes[:, 1:] - slopes[:, :1] * ratio, left)
-    constant = _quotient(slopes[:, :1], own[:, :1]) - (ratio * steps).sum(-1, keepdim=True)
+    steps = quotient(slopes[:, 1:] - slopes[:, :1] * ratio, left)
+    constant = quotient(slopes[:, :1], own[:, :1]) - (ratio * steps).sum(-1, keepdim=True)
     return torch.cat([constant, steps], -1)
 
 
 def diagonal(sums: Moments, dampening: Tensor) -> Tensor:
-    return _quotient(sums.slopes, sums.own + dampening[:, None])
+    return quotient(sums.slopes, sums.own + dampening[:, None])
 
 
 def gradient(sums: Moments, dampening: Tensor) -> Tensor:
@@ -131,11 +131,11 @@ def gradient(sums: Moments, dampening: Tensor) -> Tensor:
 
 
 def frequency_adjusted(sums: Moments, dampening: Tensor) -> Tensor:
-    return _quotient(sums.slopes, sums.often)
+    return quotient(sums.slopes, sums.often)
 
 
 def rms(sums: Moments, dampening: Tensor) -> Tensor:
-    return _quotient(sums.slopes, sums.gradients.sqrt())
+    return quotient(sums.slopes, sums.gradients.sqrt())
 
 
 REDUCTIONS = {
@@ -155,6 +155,6 @@ def _unless_rounding(left: Tensor, whole: Tensor) -> Tensor:
     return torch.where(left > whole * 16 * torch.finfo(left.dtype).eps, left, 0)
 
 
-def _quotient(over: Tensor, under: Tensor) -> Tensor:
+def quotient(over: Tensor, under: Tensor) -> Tensor:
     """Divide; 0 where there is nothing to divide by: no sample, or none that matters."""
     return torch.where(under > 0, over / torch.where(under > 0, under, 1), 0)

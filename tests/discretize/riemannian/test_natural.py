@@ -11,7 +11,7 @@ from torch.testing import assert_close
 import ctrnn
 import discretize
 from discretize.riemannian.directions import METRICS, READ_OUTS, read_out_direction, transition_direction
-from discretize.riemannian.natural import NATURAL, natural_metric
+from discretize.riemannian.natural import NATURAL, natural_root
 from discretize.riemannian.rows import BASELINES, REDUCTIONS
 
 T, A, N = 7, 3, 2
@@ -27,6 +27,11 @@ def model_of(make, units=N):
 
 def data(batch=3, time=T):
     return torch.randint(A, (time, batch)), (torch.rand(time, batch) < 0.8).to(torch.get_default_dtype())
+
+
+def natural_metric(*given):
+    root = natural_root(*given)
+    return root.mT @ root
 
 
 def copies(model, thetas, start, symbols):
