@@ -9,7 +9,7 @@ natural              the Fisher metric of what the network predicts
 paper        1 on the diagonals                    depends on how activities are written
 weak         0.01 on the diagonals                 so does this
 none         nothing, and a pseudoinverse          does not, but for rounding
-sequences    0.01 of the metric of random symbols  does not, by rbpm and ruop
+sequences    0.01 of the metric of random symbols  does not, but for rounding
 """
 
 from __future__ import annotations
