@@ -20,7 +20,7 @@ from derivations.papers.reading import CONSTANTS, FUNCTIONS, Reader
 from derivations.papers.tokens import RELATIONS, Token, Unread
 from derivations.papers.words import words
 
-__all__ = ["Chain", "joined", "new_letter", "read_chain", "read_value"]
+__all__ = ["Chain", "alone", "joined", "new_letter", "read_chain", "read_value"]
 
 
 @dataclass(frozen=True)
