@@ -161,7 +161,7 @@ class Source:
         return Place(self.name, label, (given,) if isinstance(given, str) else given, sizes, self.prior_work_of(label))
 
     def prior_work_of(self, label: str) -> str:
-        """What is known of a label: the line of its longest beginning of whole words; "" if there is none."""
+        """Return the line of the longest key that a label begins with, by whole words; "" if there is none."""
         beginnings = [start for start in self.prior_work if label == start or label.startswith((f"{start},", f"{start} "))]
         return self.prior_work[max(beginnings, key=len)] if beginnings else ""
 

@@ -60,7 +60,7 @@ class UnknownRate(ValueError):  # noqa: N818 - said of the field's rate, as `Unk
 
 @dataclass(frozen=True)
 class Closure(Shown):
-    r"""What a class of fields absorbs; `print` it, or have it shown as a table by a notebook.
+    r"""Says which changes of time a class of fields absorbs; `print` shows it as text, a notebook as a table.
 
     Args:    group: "every warp", "rescaling" or "none", or which of them: "warps that keep its gates in (0, 1)", "warps of
              what its gates read", "rescaling that keeps its rates in (0, 1)"; "rescaling, at least", where that is proved, and

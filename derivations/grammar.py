@@ -1,7 +1,7 @@
 r"""Parses formulas by the rules of grammar.lark: those of papers, in LaTeX, and those of fields and steps, as text.
 
-Who reads a formula makes words of it first, of the types that the grammar has. Some types LaTeX alone has, some text alone: what
-is no formula of one kind is none, though it may be one of the other.
+A reader first splits a formula into words, each of a type that the grammar has. Some types occur in LaTeX only and some in text
+only, so that each kind of formula refuses the signs of the other.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ WRITTEN = {"chain": {"times": r"\cdot", "braces": "braces"}, "right": {"times": 
 DEEPEST = 40  # brackets within one another
 
 
-# What is wrong at a word that cannot stand there, by its type; behind what has no end of its own; and where a value is missing.
+# Reasons of refusals: WRONG by the type of the word that cannot stand there, ENDLESS by that of a word before it which does not
+# say where it ends, VALUES where a value is missing.
 FURTHER = ("NUMBER", "LETTER", "VALUE", "SLOPE", "FUN", "ONE", "TIMES", "SLASH", "DIVIDE", "CARET", "_LPAR", "_LSQB", "_LCOL",
            "_LBAR", "_FRAC", "_SQRT", "_TOP")  # fmt: skip
 VALUES = {
@@ -56,7 +57,7 @@ class Misplaced(ValueError):  # noqa: N818 - said of a word
 
 
 class Values(Interpreter[Word, Any]):
-    """Makes a value of each rule: of those that group, of sums. What terms, numbers and letters are a reader says of its own."""
+    """Evaluates groups and sums; a reader adds what terms, numbers and letters are."""
 
     def __default__(self, tree: Node) -> Any:
         (part,) = tree.children

@@ -1,8 +1,8 @@
-r"""Who had it first: for every result of this project what others have in print, and the project as the source of its claims.
+r"""Lists prior work: who published each result of this project first, or what was searched for in vain.
 
-A label is looked up by its longest beginning: "step maps, fused step" has a line of its own, "step maps, R of Euler" that of
-"step maps". "None found" says what was looked for, in stored copies of public pages and repositories; it is not proof that there
-is none. What was read of each paper is said in docs/references.md.
+The key of a result is the longest one that its label begins with: "step maps, fused step" has a line of its own, "step maps, R of
+Euler" takes that of "step maps". "None found" says what was looked for, in stored copies of public pages and repositories; it is
+no proof that there is none. docs/references.md says what of each paper was read.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ VERDICT, LABEL = 13, 12  # columns
 
 
 class Words(NamedTuple):
-    """How a verdict is shown: before a claim, in a count of several, and on the page by its CSS class and a mark."""
+    """Says how a verdict is shown: before a claim, in a count of several, and on the page by its CSS class and a mark."""
 
     short: str
     plural: str

@@ -1,4 +1,4 @@
-r"""Says of which letters a formula that is not read may say something: of those that it could define, where that shows.
+r"""Finds the letters that a formula which cannot be read may define or restrict.
 
     y = \max(w x, 0)                y, and nothing of w and x: an equation defines what is on its left, or claims something
     \tau \dot h = \max(x, 0) - h    tau and h, and neither t nor x

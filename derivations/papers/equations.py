@@ -88,7 +88,7 @@ class Equation:
 
 @dataclass(frozen=True)
 class About:
-    """What a report says of a claim beside its verdict.
+    """Holds what a report shows of a claim beside its verdict.
 
     Args:    equation: whose claim it is; words: how it is related to others, or which step it is of several, "" if there is
              nothing to be said; letters: what is declared of those in it; by: definitions that were put in; sides: what the

@@ -56,7 +56,7 @@ def is_proved(claims: Sequence[Claim]) -> bool:
 
 
 def decided_within(entry: Entry, seconds: float | None) -> Claim:
-    """Decide a claim of which nobody has recorded what is expected."""
+    """Decide a claim within a time limit, without an expected verdict to compare with."""
     try:
         with time_limit(seconds):
             claim = decided(entry)

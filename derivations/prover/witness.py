@@ -1,4 +1,4 @@
-"""The two sides of what numbers refute, as numbers: computed by the checker's own rules, in as many digits as tell them apart."""
+"""Computes both sides of a refuted equation where they differ, by the checker's own rules, in as many digits as show it."""
 
 from __future__ import annotations
 
