@@ -13,7 +13,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -164,8 +164,10 @@ class MLflow(_Tracker):
             self.rows = []
 
     def finish(self, status: str) -> None:
-        self.flush()
-        self.client.set_terminated(self.run, {"completed": "FINISHED", "interrupted": "KILLED"}.get(status, "FAILED"))
+        try:
+            self.flush()
+        finally:
+            self.client.set_terminated(self.run, {"completed": "FINISHED", "interrupted": "KILLED"}.get(status, "FAILED"))
 
 
 TRACKERS: dict[str, type[TensorBoard | WeightsAndBiases | MLflow]] = {
@@ -215,6 +217,9 @@ class _Sender:
         try:
             self.logger.start(plain)
         except Exception as error:
+            if self.name:
+                with suppress(Exception):  # of what was not begun; what was would stay open
+                    self.logger.finish("failed")
             again = f"; without --log {self.name} the run is the same, and --resume --log {self.name} sends all of it later"
             raise UsageError(f"log {self._called} cannot begin ({_words(error)}){again if self.name else ''}.") from error
 
@@ -240,6 +245,10 @@ class _Sender:
         self.step = step
 
     def finish(self, status: str) -> None:
+        """End the log, also one that failed before: a run of a tracker would stay open."""
+        if not self.works:
+            with suppress(Exception):
+                self.logger.finish(status)
         self._try("at the end", lambda: self.logger.finish(status))
         self._try("at the end", lambda: self._keep(self.step, status))
 

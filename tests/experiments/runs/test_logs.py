@@ -7,6 +7,7 @@ import csv
 import json
 import os
 import sys
+from contextlib import nullcontext
 from types import ModuleType, SimpleNamespace
 
 import pytest
@@ -236,7 +237,7 @@ def test_a_tracker_that_fails_costs_nothing_and_gets_the_rest_later(tmp_path, mo
     said = capsys.readouterr().err
     assert "log played failed at step 8 (ConnectionError: no route to host); training goes on without it." in said
     assert "--resume --log played sends what is missing" in said
-    assert first.ends == []
+    assert first.ends == second.ends == ["completed"]
     assert sorted(second.shown["loss"]) == [7, 8, 9, 10]
     assert {**first.shown["loss"], **second.shown["loss"]} == rows(tmp_path / "run")["loss"]
     assert second.shown["test_loss"] == rows(tmp_path / "run")["test_loss"]
@@ -282,6 +283,24 @@ def test_a_tracker_that_cannot_begin_stops_before_training_and_leaves_no_run(tmp
     with pytest.raises(UsageError, match="log Closed cannot begin \\(PermissionError: no key\\)"):
         train(small(), tmp_path, log=Closed())
     train(small(), tmp_path, resume=False)
+
+
+@pytest.mark.parametrize("name", ["wandb", "mlflow"])
+@pytest.mark.parametrize("when", ["begins", "trains"])
+def test_a_run_of_a_tracker_that_fails_does_not_stay_open(name, when, tmp_path, doubles, monkeypatch):
+    def refused(*given, **named):
+        raise ConnectionError("no route to host")
+
+    def failing(self, settings, start=logs.TRACKERS[name].start):
+        start(self, settings)
+        monkeypatch.setattr(self.tracked if name == "wandb" else self.client, "log" if name == "wandb" else "log_batch", refused)
+        if when == "begins":
+            refused()
+
+    monkeypatch.setattr(logs.TRACKERS[name], "start", failing)
+    with pytest.raises(UsageError, match="cannot begin") if when == "begins" else nullcontext():
+        train(small(), tmp_path, log=name)
+    assert doubles.ends == [{"wandb": int(when == "begins"), "mlflow": "FAILED" if when == "begins" else "FINISHED"}[name]]
 
 
 @pytest.mark.parametrize(
