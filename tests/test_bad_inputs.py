@@ -268,7 +268,7 @@ def write_files(folder):
         "inf.csv": "1,inf\n" * 20,
         "ragged.csv": "1,2\n1\n" * 20,
         "line.csv": "1," * 60_000,
-        "whole.csv": "1,2\n2,1\n" * 20,
+        "whole.csv": "1,2\n2,-1\n" * 20,
         "pickle.npy": "\x80\x04N.",
         "half.json": '[{"source": ',
         "run/config.json": "[]",

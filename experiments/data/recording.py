@@ -157,7 +157,8 @@ def _read_table(path: Path, settings: RecordingSettings) -> tuple[np.ndarray, tu
         raise UsageError(f"{path}: has no column beside {settings.time}.")
     if not settings.decimal and _is_open_alike(table, names):
         table = Columns(table.frame, path, replace(notation, decimal="point"), cut=table.cut)
-    _check_no_decimal_commas(table)
+    if not (settings.separator or settings.time):
+        _check_no_decimal_commas(table)
     if words := [name for name in names if not table.is_numbers(name)]:
         raise UsageError(f"{table.where(words[0])} holds words, and a channel is of numbers; name the channels by inputs=....")
     rate = _rate_of(table, settings.time) if settings.time else None
@@ -190,15 +191,22 @@ def _is_open_alike(table: Columns, names: Sequence[str]) -> bool:
 
 
 def _check_no_decimal_commas(table: Columns) -> None:
-    """Refuse 0,036 without names: whole numbers of a second channel have no 0 in front. Raises: UsageError."""
-    if table.names != ["1", "2"] or table.cut != ",":
+    """Refuse 0,036 without names. Raises: UsageError.
+
+    Whole numbers of a second channel have no 0 in front, and of more than nine of them some end in 0 or have more digits; of
+    fractions all have as many, or none ends in 0.
+    """
+    if table.names != ["1", "2"] or table.cut != "," or len(table.frame) < FEWEST_SAMPLES:
         return
     one, two = ([str(cell) for cell in table.frame[name]] for name in table.names)
-    pairs = [k for k, cell in enumerate(two) if cell.isdecimal() and cell[0] == "0" and len(cell) > 1]
-    if pairs and all(cell.lstrip("+-").isdecimal() for cell in [*one, *two]):
+    if not all(cell.lstrip("+-").isdecimal() for cell in one) or not all(map(str.isdecimal, two)):
+        return
+    row = next((k for k, cell in enumerate(two) if cell[0] == "0" and len(cell) > 1), None)
+    if row is not None or len({*map(len, two)}) == 1 or not any(cell[-1] == "0" for cell in two if len(cell) > 1):
+        row = row or 0
         raise UsageError(
-            f"{table.path}: {quoted(f'{one[pairs[0]]},{two[pairs[0]]}')} in row {pairs[0] + 1} is two channels, or one with a "
-            "decimal comma; add a row of names, or write decimal points."
+            f"{table.path}: {quoted(f'{one[row]},{two[row]}')} in row {row + 1} is two channels, or one with a decimal comma; "
+            "say separator=comma for two, or separator=none and decimal=comma for one."
         )
 
 

@@ -81,7 +81,7 @@ def test_one_channel_may_be_a_vector(tmp_path):
 
 
 def test_blank_lines_are_skipped_but_of_one_channel_where_they_may_be_missing_samples(tmp_path):
-    assert load(written(tmp_path, "\n\n".join(["1,2", "2,4", "3,9", "4,1"] * 5) + "\n\n"), 1.0).xs.shape == (20, 2)
+    assert load(written(tmp_path, "\n\n".join(["1,2", "2,-4", "3,9", "4,1"] * 5) + "\n\n"), 1.0).xs.shape == (20, 2)
     assert load(written(tmp_path, "\n".join("1234" * 5) + "\n\n"), 1.0).xs.shape == (20, 1)
     with pytest.raises(UsageError, match="line 2 is blank, a row without its value or none at all"):
         load(written(tmp_path, "\n\n".join("1234" * 5)), 1.0)
@@ -181,6 +181,28 @@ def test_a_recording_in_another_dialect_is_the_same(name, encoding, tmp_path):
 
 def test_two_channels_of_whole_numbers_are_two_channels(tmp_path):
     assert load(written(tmp_path, "\n".join(f"{k},{k * k}" for k in range(20))), 1.0).xs.shape == (20, 2)
+
+
+OPEN = {  # between two whole numbers and a fraction
+    "a 0 in front": [(0, f"{k:03}") for k in range(20)],
+    "nothing but 0": [(2224693 + k, 0) for k in range(20)],
+    "one digit": [(36, k % 7) for k in range(20)],
+    "as few digits as there can be": [(-k, 0 if k % 5 == 0 else 11 * k + k % 10 + 1) for k in range(9)] * 2,
+}
+
+
+@pytest.mark.parametrize("cells", OPEN.values(), ids=OPEN.keys())
+def test_whole_numbers_that_may_be_fractions_are_asked_about_and_then_read_as_is_said(cells, tmp_path):
+    path = written(tmp_path, "\n".join(f"{a},{b}" for a, b in cells))
+    with pytest.raises(UsageError, match="in row 1 is two channels, or one with a decimal comma; say separator=comma"):
+        load(path, 1.0)
+    two = load(path, 1.0, ["separator=comma"])
+    one = load(path, 1.0, ["separator=none", "decimal=comma"])
+    np.save(tmp_path / "two.npy", np.array(cells, float))
+    np.save(tmp_path / "one.npy", np.array([float(f"{a}.{b}") for a, b in cells]))
+    np.testing.assert_allclose(two.xs, load(tmp_path / "two.npy", 1.0).xs, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(one.xs, load(tmp_path / "one.npy", 1.0).xs, rtol=1e-12, atol=1e-12)
+    assert load(path, 1.0, ["separator=comma", "inputs=2"]).channels == ("2",)
 
 
 @pytest.mark.parametrize(
