@@ -119,8 +119,10 @@ def with_targets(rows: Rows, y: Any) -> tuple[Rows, tuple[str, ...], bool | None
         raise ValueError(f"`y` must be (sequences,) or (sequences, targets), got {values.ndim} axes.")
     if values.dtype.kind == "f" and np.isinf(values).any():
         raise ValueError("`y` is infinite somewhere (Input y contains infinity).")
-    names = (TARGET,) if values.ndim == 1 else tuple(f"{TARGET} {k + 1}" for k in range(values.shape[1]))
-    return _beside(rows, values), names, whole
+    several = values.ndim > 1
+    columns = values.T if several else [values]
+    names = _own_names(rows, y) or [f"{TARGET} {k + 1}" if several else TARGET for k in range(len(columns))]
+    return replace(rows, frame=_with(rows.frame, dict(zip(names, columns, strict=True)))), tuple(names), whole
 
 
 def _by_id(rows: Rows, y: pd.Series | pd.DataFrame) -> pd.Series | pd.DataFrame:
@@ -157,9 +159,11 @@ def _values(rows: Rows, y: Any) -> tuple[np.ndarray, bool]:
     return values[rows.of_sequence], True
 
 
-def _beside(rows: Rows, values: np.ndarray) -> Rows:
-    columns = {TARGET: values} if values.ndim == 1 else {f"{TARGET} {k + 1}": column for k, column in enumerate(values.T)}
-    return replace(rows, frame=_with(rows.frame, columns))
+def _own_names(rows: Rows, y: Any) -> list[str]:
+    """Return what targets in pandas are called, where no column of `X` is called so."""
+    given = [y.name] if isinstance(y, pd.Series) else [*y.columns] if isinstance(y, pd.DataFrame) else []
+    names = [name for name in given if isinstance(name, str) and name.strip()]
+    return names if len({*names} - {*rows.frame}) == len(given) else []
 
 
 def _with(frame: pd.DataFrame, columns: dict[str, np.ndarray]) -> pd.DataFrame:

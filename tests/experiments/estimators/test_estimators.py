@@ -230,6 +230,20 @@ def test_targets_by_the_ids_of_other_sequences_are_refused(changed):
         SequenceRegressor(**FEW, sequence="who").fit(frame, changed(y["rank"]))
 
 
+@pytest.mark.parametrize(
+    ("name", "called"),
+    [("speed", "speed"), (("speed", "other"), ["speed", "other"]), ("x", "(target)"), (None, "(target)"), (3, "(target)")],
+)
+def test_answers_are_called_as_the_targets_are_where_no_input_is(name, called):
+    frame = table().drop(columns="label")
+    speed = frame.groupby("who", sort=False).x.std()
+    y = pd.DataFrame(dict.fromkeys(name, speed)) if isinstance(name, tuple) else speed.rename(name)
+    said = SequenceRegressor(**FEW, sequence="who", time="t").fit(frame, y).predict(frame)
+    assert (list(said) if isinstance(name, tuple) else said.name) == called
+    plain = SequenceRegressor(**FEW, sequence="who", time="t").fit(frame, y.to_numpy()).predict(frame)
+    np.testing.assert_array_equal(said, plain)
+
+
 def test_targets_with_an_index_that_counts_are_in_the_order_of_the_sequences():
     frame, y = by_rank()
     frame["who"] = frame.who.str[1:].astype(int) + 1  # 1 to 12, and the index counts from 0
