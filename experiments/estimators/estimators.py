@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -51,6 +52,8 @@ __all__ = ["Forecaster", "SequenceClassifier", "SequenceRegressor"]
 
 EVALUATIONS = 20  # of the validation sequences, while steps are taken
 READ_BY = ("words", "decimal", "dates", "clock")  # settings that say what cells mean
+# Settings of `ctrnn train` that are arguments here, and how these are called.
+ARGUMENTS = {name: name for name in ("hidden", "steps", "batch", "lr", "patience", "device")} | {"seed": "random_state"}
 AT_ONCE = 256  # sequences of a prediction
 
 
@@ -134,7 +137,7 @@ class _SequenceEstimator(BaseEstimator):
             dataset = dataset_from(settings, table, "", self._dealt, whole)
             task = Table.holding(dataset, settings)
             evaluated = {"keep": "best", "evaluate_every": max(1, self.steps // EVALUATIONS)} if self.validation else {}
-            others = {key: value for key, value in (self.settings or {}).items() if key not in READ_BY}
+            others = {key: value for key, value in self._settings().items() if key not in READ_BY}
             how = {"hidden": self.hidden, "steps": self.steps, "batch": self.batch, "lr": self.lr, "device": self.device}
             how |= {"seed": self._seed(), "patience": self.patience, **evaluated, **others}
             configuration = configuration_of(task, self.field, self.integrator, how)
@@ -176,15 +179,28 @@ class _SequenceEstimator(BaseEstimator):
 
     def _notation(self, words: tuple[str, ...] = ()) -> Notation:
         """Return what cells mean, by `missing` and the `settings` that say it; words: columns of words, besides those."""
-        given = {key: value for key, value in (self.settings or {}).items() if key in READ_BY}
+        given = {key: value for key, value in self._settings().items() if key in READ_BY}
         own = {"missing": _names(self.missing), "words": (*words, *_names(given.pop("words", ())))}
         with _as_value_errors():
             return settings_from(Notation, given | own)
 
+    def _settings(self) -> Mapping[str, Any]:
+        if self.settings is not None and not isinstance(self.settings, Mapping):
+            raise TypeError(f"`settings` must be a dictionary, such as {{'rtol': 1e-4}}, got {self.settings!r}.")
+        if twice := next((key for key in self.settings or () if key in ARGUMENTS), None):
+            raise ValueError(f"`settings` has {twice!r}; give `{ARGUMENTS[twice]}`, an argument of its own.")
+        return self.settings or {}
+
     def _seed(self) -> int:
         if isinstance(self.random_state, np.random.RandomState):
             return int(self.random_state.randint(2**31))
-        return int(torch.randint(2**31, ())) if self.random_state is None else int(self.random_state)
+        if self.random_state is None:
+            return int(torch.randint(2**31, ()))
+        if not isinstance(self.random_state, Integral):
+            raise TypeError(
+                f"`random_state` must be a whole number, a numpy.random.RandomState or None, got {self.random_state!r}."
+            )
+        return int(self.random_state)
 
     def _dealt(
         self, task: TableSettings, table: Any, rows: list[np.ndarray], labels: np.ndarray | None, whole: bool

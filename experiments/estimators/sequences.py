@@ -239,7 +239,13 @@ def _part(part: Any, k: int) -> pd.DataFrame:
         raise ValueError(
             f"sequence {k} of `X` is of {values.dtype}; give numbers, or a DataFrame with columns of words and dates."
         )
-    values = values.reshape(len(values), -1).astype(np.float64)
+    values = values[:, None] if values.ndim == 1 else values
+    try:
+        values = values.astype(np.float64)
+    except (ValueError, TypeError) as error:
+        raise ValueError(
+            f"sequence {k} of `X` is no array of numbers ({error}); give numbers, or a DataFrame with columns of words and dates."
+        ) from None
     if np.isinf(values).any():
         raise ValueError(
             f"sequence {k} of `X` is infinite in row {int(np.isinf(values).any(1).argmax())}; nan says that nothing was seen."

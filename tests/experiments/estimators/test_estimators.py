@@ -394,6 +394,33 @@ def test_every_class_is_learned_and_the_share_that_is_held_out_has_what_there_ar
             ValueError,
             r"s hidden, (?!.* hidden,)",
         ),
+        (
+            lambda: SequenceRegressor(settings=["rtol"]).fit(np.zeros((2, 3)), [1, 0]),
+            TypeError,
+            "`settings` must be a dictionary",
+        ),
+        (
+            lambda: SequenceRegressor(settings={"hidden": 3}).fit(np.zeros((2, 3)), [1, 0]),
+            ValueError,
+            "give `hidden`, an argument",
+        ),
+        (lambda: Forecaster(settings={"seed": 3}).fit(np.zeros((2, 3))), ValueError, "'seed'; give `random_state`, an argument"),
+        (lambda: Forecaster(random_state="a").fit(np.zeros((2, 3))), TypeError, "whole number, .* or None, got 'a'"),
+        (
+            lambda: Forecaster().fit([np.zeros((0, 2)), np.zeros((3, 2))]),
+            ValueError,
+            "sequence 0 of `X` has no rows; leave it out",
+        ),
+        (
+            lambda: Forecaster().fit([np.zeros((3, 2)), np.zeros((0, 2))]),
+            ValueError,
+            "sequence 1 of `X` has no rows; leave it out",
+        ),
+        (
+            lambda: Forecaster().fit(np.array([["a", "b"]], object)),
+            ValueError,
+            "could not .*'a'\\); give numbers, or a DataFrame",
+        ),
         (lambda: SequenceClassifier(validation=1.5).fit(np.zeros((4, 3)), [1, 0, 1, 0]), ValueError, "`validation`"),
         (lambda: SequenceRegressor().fit([np.zeros(3)], [[1.0, 2.0]]), ValueError, "2 targets for sequence 0, which has 3 rows"),
         (lambda: SequenceRegressor().fit(np.zeros((2, 3)), [1.0, np.inf]), ValueError, "infinity"),
