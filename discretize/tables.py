@@ -8,7 +8,7 @@ sample time                     dims step, sample, unit      times of their own,
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -128,8 +128,9 @@ def _units(trajectory: Any, names: Sequence[str] | None) -> list[str]:
 def _checked(names: Sequence[str] | None, own: list[str], what: str) -> list[str]:
     if names is None:
         return own
-    if isinstance(names, str) or len(names) != len(own) or len({*names, "event"}) != len(own) + 1:
+    given = [*names] if isinstance(names, Iterable) and not isinstance(names, str) else []
+    if len(given) != len(own) or len({*given, "event"}) != len(own) + 1:
         raise ValueError(
             f"`names` has one name for each {what}, {len(own)}, all different and none of them 'event'; got {names!r}."
         )
-    return list(names)
+    return given

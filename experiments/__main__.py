@@ -44,7 +44,8 @@ ABOUT = (
 PAPERS = (".md", ".tex")
 COMPLETION = ("--tyro-print-completion", "--tyro-write-completion")  # `SHELL`, and `SHELL FILE`
 FORMATS = {".txt": "table", ".json": "json", ".tex": "latex", ".html": "html"}
-REPORTS = {**FORMATS, ".md": "markdown"}
+REPORTS_OF_CODE = {".txt": "table", ".html": "html", ".md": "markdown"}
+REPORTS = {**FORMATS, **REPORTS_OF_CODE}
 
 
 def demo(
@@ -106,10 +107,15 @@ def derive(
 
 
 def _form(format: str | None, out: Path | None, forms: Mapping[str, str] = FORMATS) -> str:
-    """Return the form of a ledger or report: the one that is named, or that of the file's ending."""
-    form = format or forms.get(out.suffix if out else "", "table")
-    check_word("format", form, forms.values())
-    return form
+    """Return the form of a ledger or report: the one that is named, or that of the file's ending, a table without one."""
+    if format is not None:
+        check_word("format", format, forms.values())
+        return format
+    if (ending := out.suffix.lower() if out else "") and ending not in forms:
+        raise UsageError(
+            f"--out {out}: nothing here is written as {ending}; take {', '.join(forms)}, or say by --format what it is."
+        )
+    return forms.get(ending, "table")
 
 
 def prove(
@@ -144,8 +150,7 @@ def prove(
         from experiments.papers import run as judge  # noqa: PLC0415
 
         return DONE if judge(Path(cell), form, out, run_code=code, seconds=seconds) else FAILED
-    form = format or REPORTS.get(out.suffix if out else "", "table")
-    check_word("format", form, ("table", "html", "markdown"))
+    form = _form(format, out, REPORTS_OF_CODE)
     if code:
         raise UsageError("--code is for a paper, PAPER.md or PAPER.tex; the code of a cell is run anyhow.")
     from experiments.prove import run  # noqa: PLC0415

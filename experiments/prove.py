@@ -14,7 +14,7 @@ from derivations.tracing.formula import OWN_FORMULA
 from derivations.tracing.proof import verify
 from derivations.tracing.reading import UnknownOperation
 from derivations.tracing.symbolic import SECONDS, symbolic
-from experiments.code_files import SIZES, called, imported, no_exit, required
+from experiments.code_files import SIZES, called, file_of, imported, no_exit, required
 from experiments.derive.run import write_report
 from experiments.files import check_output
 from experiments.settings import assignments, value_of, words_of
@@ -40,8 +40,10 @@ def run(
     """
     if out is not None:
         check_output(out)
+        if out.resolve() in [Path(file_of(place)).resolve() for place in (cell, equations) if place is not None]:
+            raise UsageError(f"--out {out} is the code itself; name another file.")
     command = typed("prove", cell, equations=equations, set=" ".join(words) or None, out=out)
-    module = _named(cell)
+    module = _named(cell, ", nor a paper, which ends in .md or .tex")
     arguments: dict[str, Any] = {}
     if callable(module) and not isinstance(module, nn.Module):
         arguments = _arguments(cell, module, words)
@@ -91,11 +93,11 @@ def _arguments(cell: str, maker: Callable[..., object], words: Sequence[str]) ->
     return {name: MADE_WITH[name] for name in needed} | given
 
 
-def _named(place: str) -> Any:
+def _named(place: str, other: str = "") -> Any:
     """Return what a user's file defines under a name."""
     file, colon, name = place.rpartition(":")
     if not colon or not file.endswith(".py"):
-        raise UsageError(f"{place!r} is not of the form FILE.py:NAME.")
+        raise UsageError(f"{place!r} is not of the form FILE.py:NAME{other}.")
     found = vars(imported(file))
     if name not in found:
         raise UsageError(f"{file} has no {nearest(name, [n for n in found if not n.startswith('_')])}")

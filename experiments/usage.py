@@ -21,10 +21,10 @@ def check_word(kind: str, word: str, known: Iterable[str]) -> None:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Write the word, and the one that was meant or all there are: 'dmo'; did you mean 'demo'?"""
+    """Write the word, and the one that was meant, or all there are, or that there are none: 'dmo'; did you mean 'demo'?"""
     known = list(known)
     near = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
-    return f"{word!r}; did you mean {near[0]!r}?" if near else f"{word!r}; there is {', '.join(known)}."
+    return f"{word!r}; did you mean {near[0]!r}?" if near else f"{word!r}; there is {', '.join(known) or 'none'}."
 
 
 def typed(*words: str, **options: object) -> str:

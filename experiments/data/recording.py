@@ -124,10 +124,11 @@ def _read(path: Path, settings: RecordingSettings) -> tuple[np.ndarray, tuple[st
             xs, names, total, rate = _read_table(path, settings)
     except OSError as error:
         raise unreadable(path, error) from None
-    if xs.shape[1] > total:
-        raise UsageError(f"{path}: {xs.shape[1]} channels and only {total} samples; transpose it, rows are samples.")
+    if xs.shape[1] > max(total, FEWEST_SAMPLES - 1):
+        rows = "1 sample" if total == 1 else f"{total} samples"
+        raise UsageError(f"{path}: {xs.shape[1]} channels and only {rows}; transpose it, rows are samples.")
     if total < FEWEST_SAMPLES:
-        raise UsageError(f"{path}: {total} samples, at least {FEWEST_SAMPLES} are needed.")
+        raise UsageError(f"{path}: {total} sample{'s' * (total != 1)}, at least {FEWEST_SAMPLES} are needed.")
     if not np.isfinite(xs).all():
         row, column = (int(i) for i in np.argwhere(~np.isfinite(xs))[0])
         raise UsageError(f"{path}: {xs[row, column]} in sample {row + 1}, channel {names[column]}; fill or drop such samples.")

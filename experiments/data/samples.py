@@ -110,12 +110,12 @@ def _refuse_one_time(table: Columns, rows: list[np.ndarray], times: np.ndarray, 
     k, place = next((k, p) for k in rows for p in np.flatnonzero(np.diff(times[k]) == 0))
     a, b = (int(row) for row in k[place : place + 2])
     of_one = f" in one {sequence}" if sequence else ""
+    index = ", ".join(map(repr, filter(None, (sequence, time))))
     same = f"{table.path}: rows {a + 1} and {b + 1} have one {time}, {table.frame[time].iloc[a]}{of_one}"
     for name in (name for name in table.names if name not in (sequence, time) and table.is_text(name)):
         column = table.frame[name]
         words = dict.fromkeys(str(cell) for cell in column.iloc[[a, b]].dropna())
         if len(words) == 2 and not any(is_numeral(str(cell)) for cell in column.dropna().unique()):
-            index = ", ".join(map(repr, filter(None, (sequence, time))))
             turn = f"frame.pivot_table(index=[{index}], columns={name!r}, values=...).reset_index()"
             raise UsageError(
                 f"{same}, and {name} {' and '.join(map(quoted, words))}; is a row a measurement? Then turn the table by pandas, "
@@ -123,7 +123,8 @@ def _refuse_one_time(table: Columns, rows: list[np.ndarray], times: np.ndarray, 
                 "same_time=mean, first or last."
             )
     raise UsageError(
-        f"{same}; say by sequence=COLUMN what they are of, or join them by same_time=mean, first or last, column by column."
+        f"{same}; say by sequence=COLUMN what they are of, or join them by same_time=mean, first or last, column by column; in "
+        f"pandas by frame.groupby([{index}], as_index=False).first()."
     )
 
 

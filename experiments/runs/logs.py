@@ -208,7 +208,8 @@ class _Sender:
         known = known if isinstance(known, dict) else {}
         self.name, self.folder, self.works = log if isinstance(log, str) else "", folder, True
         self.logger: Any = TRACKERS[log](folder, str(known.get("run", ""))) if isinstance(log, str) else log
-        self.step, self.complete = int(known.get("step", 0)), known.get("status") == "completed"
+        step = known.get("step")
+        self.step, self.complete = step if isinstance(step, int) else 0, known.get("status") == "completed"
 
     def start(self, configuration: Configuration) -> None:
         """Begin before training does. Raises: UsageError where that fails."""

@@ -103,7 +103,7 @@ def test_a_run_of_a_cell_in_bfloat16_with_a_graph_is_a_table_too():
     assert torch.from_numpy(frame.loc[1].to_numpy().copy()).equal(trajectory.hs[:, 1].detach().float())
 
 
-@pytest.mark.parametrize("names", [["v"], ["v", "v"], ["v", "event"], "vw", ["v", "w", "x"]])
+@pytest.mark.parametrize("names", [["v"], ["v", "v"], ["v", "event"], "vw", ["v", "w", "x"], 2])
 def test_names_are_as_many_as_units(names):
     with pytest.raises(ValueError, match="one name for each unit of the state, 2"):
         solved().to_pandas(names)

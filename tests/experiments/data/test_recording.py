@@ -130,7 +130,8 @@ def test_a_bad_array_is_refused_by_what_is_wrong_with_it(tmp_path, values, messa
         ("1,2+3j\n", "2: row 1 has '2\\+3j', which begins as a number and is none"),
         ("a,b\n1,calm\n2,fast\n", "b holds words, and a channel is of numbers; name the channels by inputs="),
         ("a,b\n1,2024-05-31\n2,2024-06-01\n", "If it is a date or a time of day, say time=b"),
-        (",".join("1" * 50) + "\n", "50 channels and only 1 samples; transpose it"),
+        ("a,b\n1,2\n", "1 sample, at least 16 are needed"),
+        (",".join("1" * 50) + "\n", "50 channels and only 1 sample; transpose it"),
     ],
 )
 def test_a_bad_table_is_refused_by_line_and_column(tmp_path, text, message):

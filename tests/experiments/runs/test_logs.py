@@ -246,6 +246,15 @@ def test_a_tracker_that_fails_costs_nothing_and_gets_the_rest_later(tmp_path, mo
     assert all(weights[0][key].equal(weights[1][key]) for key in weights[0])
 
 
+@pytest.mark.parametrize("kept", ["", "[]", '{"tensorboard": 3}', '{"tensorboard": {"step": "six"}}'])
+def test_a_note_of_what_was_sent_that_is_damaged_sends_all_again(kept, tmp_path, doubles):
+    train(small(), tmp_path, log="tensorboard")
+    (tmp_path / "logs.json").write_text(kept)
+    doubles.values.clear()
+    train(small(), tmp_path, log="tensorboard")
+    assert doubles.values[""]["loss"] == rows(tmp_path)["loss"]
+
+
 @pytest.mark.parametrize(
     ("error", "status"), [(KilledError(), "interrupted"), (StoppedError("nan", "diverged", 1), "diverged")], ids=str
 )
