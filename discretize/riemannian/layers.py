@@ -56,7 +56,7 @@ class Rows:
     of_x: nn.Parameter | None
     of_h: nn.Parameter | None
 
-    span: ClassVar[float] = 1.0  # how far symbols, one-hot, and states go
+    span: ClassVar[None] = None  # how far states go depends on the field
 
     @property
     def parameters(self) -> list[nn.Parameter]:

@@ -23,6 +23,7 @@ from torch.nn.functional import one_hot
 from discretize.kernels.eligibility import Fused
 from discretize.riemannian.layers import rows_of
 from discretize.riemannian.network import PIECE, Directions, network_of
+from discretize.riemannian.rows import quotient
 from discretize.riemannian.symbols import SymbolModel, log_probability
 from discretize.riemannian.whitened import ReadRows, whitened_step
 from discretize.sequences.unroll import unroll
@@ -32,8 +33,11 @@ __all__ = ["NATURAL", "natural_direction", "natural_root"]
 NATURAL = ("natural", "recurrent-natural")
 
 
-def natural_root(model: SymbolModel, symbols: Tensor, chi: Tensor, metric: str, fused: Fused = True) -> Tensor:
-    """Compute R of the field's parameters, as they come, and the start: symbols and mask (time, batch) -> (weights, weights)."""
+def natural_root(
+    model: SymbolModel, symbols: Tensor, chi: Tensor, metric: str, fused: Fused = True
+) -> tuple[Tensor, list[ReadRows]]:
+    """Compute R of the field's parameters, as they come, and the start: symbols and mask (time, batch) -> (weights, weights); and
+    the rows of these."""
     names = dict(model.field.named_parameters())
     read = one_hot(symbols, model.field.input_size).to(model.start)
 
@@ -51,12 +55,16 @@ def natural_root(model: SymbolModel, symbols: Tensor, chi: Tensor, metric: str, 
     read_outs = vmap(vmap(jacrev(logits)))
     R, S, L = (read.new_zeros(shape) for shape in ([weights + size] * 2, (batch, size, weights + size), (batch, size, size)))
     S[..., weights:] = torch.eye(size, device="cpu").to(read)
+    rows_read = rows_of_weights(model)
+    felt = chi.flip(0).cumsum(0).flip(0).roll(-1, 0) > 0  # steps after which something counts
+    felt[-1:] = False
     pieces = torch.arange(len(read), device=read.device).split(PIECE)
     for piece in pieces if metric == "natural" else reversed(pieces):
         at = states[piece]
         P, A = slopes(names, read[piece], at)
         P = torch.cat([part.reshape(*part.shape[:3], -1) for part in P.values()], -1)
         P = torch.cat([P, P.new_zeros(*P.shape[:-1], size)], -1)
+        rows_read = [(index, reach_of(P, felt[piece], index, span)) for index, span in rows_read]
         C, pi = read_outs(at), model.read_out(model.field.visible(at)).softmax(-1)
         mean = (pi[..., None] * C).sum(-2, keepdim=True)
         K = (chi[piece][..., None, None] * pi[..., None]).sqrt() * (C - mean)  # K^T K is the one above
@@ -72,7 +80,17 @@ def natural_root(model: SymbolModel, symbols: Tensor, chi: Tensor, metric: str, 
         R = triangle(torch.cat(rows))
     if metric == "recurrent-natural":
         R = triangle(torch.cat([R, torch.cat([L.new_zeros(batch, size, weights), L], -1).flatten(0, 1)]))
-    return R
+    return R, rows_read
+
+
+def reach_of(P: Tensor, felt: Tensor, index: Tensor, before: float | Tensor | None) -> float | Tensor:
+    """How far what rows read goes from 0, of P (time, batch, state, weights) where it is felt: the others' columns over the
+    constant's. One that is known beforehand is kept."""
+    if isinstance(before, float):
+        return before
+    slopes = P.abs().amax(2) * felt[..., None]
+    reach = quotient(slopes[..., index[:, 1:]], slopes[..., index[:, :1]]).amax((0, 1))
+    return reach if before is None else torch.maximum(reach, before)
 
 
 def triangle(rows: Tensor) -> Tensor:
@@ -82,7 +100,7 @@ def triangle(rows: Tensor) -> Tensor:
 
 def rows_of_weights(model: SymbolModel) -> list[ReadRows]:
     """Index the weights as `natural_root` has them by rows, those with a constant first of what one unit reads, (rows, k); every
-    other weight, and each number of the start, is a row of its own."""
+    other weight, and each number of the start, is a row of its own. How far goes what is read is None where no one knows."""
     left, found, at = dict[Tensor, Tensor](), list[ReadRows](), 0
     for p in (*model.field.parameters(), model.start):
         left[p] = torch.arange(at, at + p.numel(), device=p.device).view_as(p)
@@ -110,9 +128,9 @@ def natural_direction(
         total = log_probability(model.read_out(activities), symbols[:, own], chi[:, own])
         slopes = torch.autograd.grad(total, parameters, allow_unused=True, materialize_grads=True)
     gradient = torch.cat([part.flatten() for part in slopes])
-    R = natural_root(model, symbols, counted, metric, fused)
+    R, rows = natural_root(model, symbols, counted, metric, fused)
     if dampening:
         R = triangle(torch.cat([R, math.sqrt(dampening) * torch.eye(len(R), device="cpu").to(R)]))
-    step = whitened_step(R, gradient, rows_of_weights(model))
+    step = whitened_step(R, gradient, rows)
     sizes = [p.numel() for p in parameters]
     return {p: part.view_as(p) for p, part in zip(parameters, step.split(sizes), strict=True)}

@@ -30,8 +30,8 @@ __all__ = ["ReadRows", "whitened_step", "whitening"]
 ROUNDING = 1e-5  # of the largest singular value, in a block and of all: below it directions are taken as if they changed nothing
 
 # Rows of weights of one kind: indices (rows, k), that of the constant first, and how far what they read goes from its centre,
-# one number or (rows, k - 1).
-ReadRows = tuple[Tensor, float | Tensor]
+# one number or (rows, k - 1); None where no one knows, and then nothing is less than rounding of its own size.
+ReadRows = tuple[Tensor, float | Tensor | None]
 
 
 def whitened_step(root: Tensor, gradient: Tensor, rows: Iterable[ReadRows]) -> Tensor:
@@ -54,7 +54,8 @@ def whitening(root: Tensor, rows: Iterable[ReadRows], cut: float) -> Tensor:
         triangle = torch.linalg.qr(of_rows, mode="r").R
         constant, said, left = triangle[:, 0, :1], triangle[:, 0, 1:], triangle[:, 1:, 1:]
         one, deviation, whole = constant.abs(), left.norm(dim=1), triangle[:, :, 1:].norm(dim=1)
-        known = torch.maximum(one * torch.as_tensor(span).to(one) * cut, whole * 16 * torch.finfo(whole.dtype).eps)
+        far = torch.as_tensor(0.0 if span is None else span).to(one)
+        known = torch.maximum(one * far * cut, whole * 16 * torch.finfo(whole.dtype).eps)
         scale = quotient(torch.ones_like(deviation), torch.where(deviation > known, deviation, 0))
         mean = quotient(said * constant.sign(), one)  # what the constant says of each input
         _, sizes, axes = torch.linalg.svd(left * scale[:, None])

@@ -1,5 +1,6 @@
 """The metrics of all weights together, and dampening by other sequences, against autograd through copies of the weights."""
 
+import copy
 from functools import partial
 
 import pytest
@@ -30,7 +31,7 @@ def data(batch=3, time=T):
 
 
 def natural_metric(*given):
-    root = natural_root(*given)
+    root, _ = natural_root(*given)
     return root.mT @ root
 
 
@@ -214,3 +215,38 @@ def test_what_dampens_is_as_long_as_the_symbols():
     symbols, _ = data()
     with pytest.raises(ValueError, match="`dampened_by` has 6 times, `symbols` 7"):
         discretize.RiemannianAscent(model_of(ctrnn.glnn), dampened_by=symbols[1:]).step(symbols)
+
+
+class OfOnesOwn(ctrnn.VectorField):
+    """s tanh(W x + V h / s + b) - h, of states that go to s, with V/s as a weight."""
+
+    def __init__(self, size=1.0):
+        super().__init__(A, N)
+        self.part, self.size = ctrnn.Affine(A, N, N), size
+
+    def project(self, x):
+        return self.part.project(x)
+
+    def flow(self, projected, h):
+        return self.size * torch.tanh(self.part.flow(projected, h)) - h
+
+    @torch.no_grad()
+    def rewrite_(self, size, model):
+        for weight in (self.part.weight_h, model.read_out.weight):
+            weight.div_(size / self.size)
+        model.start.mul_(size / self.size)
+        self.size = size
+
+
+@pytest.mark.parametrize("size", [1e-6, 1e6, -1e-3])
+@pytest.mark.parametrize("metric", NATURAL)
+def test_a_natural_step_of_a_field_of_ones_own_does_not_hang_on_the_unit_of_its_states(metric, size):
+    symbols, found = torch.randint(A, (40, 3)), []
+    model = model_of(lambda *_: OfOnesOwn())
+    for own in (1.0, size):
+        each = copy.deepcopy(model)
+        each.field.rewrite_(own, each)
+        found.append(discretize.RiemannianAscent(each, metric, lr=0.1, dampening=0.0, read_out_dampening=0.0).step(symbols))
+    assert found[0] > model.log_likelihood(symbols) + 0.1
+    # Seen: 1e-12 and less.
+    assert_close(found[1], found[0], rtol=0, atol=1e-8)
