@@ -32,7 +32,7 @@ from sympy.core.function import AppliedUndef, Subs
 from sympy.logic.boolalg import BooleanAtom
 
 from derivations.prover import symbols
-from derivations.tracing.values import Value, certain, conditions_of
+from derivations.tracing.values import Value, certain, conditions_of, exact
 from derivations.twins.fields import SymbolicField, SymbolicStep
 
 __all__ = ["Letters", "Matched", "has_derivatives", "match"]
@@ -208,8 +208,8 @@ class _Renaming:
                 if len(floats) > 1
                 else f"the float {min(floats)} read as the rational that it is"
             )
-        exact = {f: Rational(f) for f in floats.union(*(c.atoms(Float) for c in where))}
-        e, where = e.xreplace(exact), frozenset(c.xreplace(exact) for c in where)
+        numbers = {f: _number(f) for f in floats.union(*(c.atoms(Float) for c in where))}
+        e, where = e.xreplace(numbers), frozenset(c.xreplace(numbers) for c in where)
         renamed = {u: self._own(u) for u in _letters_in(e).union(*map(_letters_in, where))}
         # Of letters without assumptions less is certain than of the module's, which are real.
         return Value(e.xreplace(renamed), frozenset(c for c in (c.xreplace(renamed) for c in where) if not certain(c)))
@@ -251,6 +251,10 @@ class _Renaming:
     def _note(self, note: str) -> None:
         if note not in self.notes and not any(n.split("(")[0] == note.split("(", maxsplit=1)[0] for n in self.notes):
             self.notes.append(note)
+
+
+def _number(f: Float) -> Expr:
+    return exact(float(f)) if Rational(f) == Rational(*float(f).as_integer_ratio()) else Rational(f)
 
 
 def _letters_in(e: Basic) -> set[Expr]:

@@ -112,7 +112,7 @@ def _read(
         raise ValueError(f"two weights are called {several[0]}; give one of their parts an index, as {{part:2}}.")
     weights = {letter: _array(module, system, weight) for letter, weight in formula.letters.items()}
     known = {"I": np.eye(len(units[0]), dtype=int).astype(object), **weights, "x": columns(system.inputs), **further}
-    return Equations(formula.text, known | dict(zip(lines.values(), units, strict=True))), units
+    return Equations(formula.text, known | dict(zip(lines.values(), units, strict=True)), number=exact), units
 
 
 def _array(module: nn.Module, system: SymbolicField | SymbolicStep, weight: Weight) -> Array:

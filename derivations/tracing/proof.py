@@ -2,7 +2,7 @@ r"""Prove that a module's own code is the given equations, or find numbers at wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -19,7 +19,7 @@ from derivations.prover.verdict import BUT_FOR_ROUNDING, HOLDS_ASSUMING, UNDECID
 from derivations.tracing.beside import report_of
 from derivations.tracing.blocks import Unwide
 from derivations.tracing.decision import decide
-from derivations.tracing.equations import Letters, has_derivatives, match
+from derivations.tracing.equations import Letters, Matched, has_derivatives, match
 from derivations.tracing.formula import OWN_FORMULA, noise_of_formula, of_formula
 from derivations.tracing.program import Program, trace
 from derivations.tracing.replay import Replay, Replayed
@@ -68,7 +68,8 @@ def verify(
              both sides are defined if that is not everywhere; `certificate` what the checker accepts, one for each unit and,
              for every width, one for the i-th of each part of the state; where refuted, `replay()` computes both sides in
              torch. *Holds but for rounding*, which is not true, says that floats of the code are Python's for numbers of the
-             equations, or that torch's softplus has its threshold, and how far apart they are at most.
+             equations, fractions or multiples of a step's dt, or that torch's softplus has its threshold, and how far apart they
+             are at most.
     Raises:  what `symbolic` raises; ValueError if the equations or assumptions do not fit the module.
     """
     module = as_map(uncompiled(module))
@@ -150,16 +151,19 @@ def _with_noise(
 
 def _but_for_rounding(
     read: Callable[[], SymbolicField | SymbolicStep],
-    right: Sequence[Expr],
+    claimed: Callable[[], Sequence[Expr]],
     where: set[Basic],
     doing: Callable[[str], object],
     replay: Callable[[], Replayed] | None,
+    length: float | None,
 ) -> Verdict | None:
     """Prove the equations with floats read as the numbers that they round; None where that is not proved, or where what is off is
     blown up: at the counterexample found, to a thousand times of what was exchanged and a thousandth of the outputs."""
     rounded = None
     with suppress(NotImplementedError, ValueError):  # SymPy may evaluate functions of other numbers, and the code be undefined
-        rounded = but_for_rounding(read, right, lambda found: decide(list(found.flow), right, where | {*found.defined_on}, doing))
+        rounded = but_for_rounding(
+            read, claimed, lambda found, right: decide(list(found.flow), right, where | {*found.defined_on}, doing), length
+        )
     if rounded is None or replay is None:
         return None if rounded is None else rounded[0]
     found, most = rounded
@@ -178,6 +182,7 @@ def _verified(
     assumptions: Iterable[Basic],
     doing: Callable[[str], object],
 ) -> Verdict:
+    equations = list(equations) if isinstance(equations, Iterator) else equations
     doing(RECORDED)
     program = trace(module, widths)
     if field is None:
@@ -190,9 +195,13 @@ def _verified(
     conditions = as_recorded(module, program)
     diffusion = diffusion_of(module, system) if field else None
     noise = noise_of_formula(module, system) if diffusion is not None and equations is OWN_FORMULA else None
-    if equations is OWN_FORMULA:
-        equations = dict(zip(system.state, of_formula(module, system), strict=True))
-    matched = match(equations, system, letters, assumptions)
+
+    def read_equations() -> Matched:
+        own = equations is OWN_FORMULA
+        written = dict(zip(system.state, of_formula(module, system), strict=True)) if own else equations
+        return match(written, system, letters, assumptions)
+
+    matched = read_equations()
     right = [value.expr for value in matched.right]
     claimed = {*(c for value in matched.right for c in value.where), *matched.given}
     where = claimed | {*system.defined_on}
@@ -203,7 +212,15 @@ def _verified(
     if not verdict and diffusion is None:
         at = verdict.counterexample
         replay = None if at is None else Replay(module, program, system, right, at)
-        rounded = _but_for_rounding(lambda: system_of(program, module, field), right, claimed, doing, replay)
+        length = module.dt if isinstance(module, SteppedField) and isinstance(module.dt, float) else None
+        rounded = _but_for_rounding(
+            lambda: system_of(program, module, field),
+            lambda: [value.expr for value in read_equations().right],
+            claimed,
+            doing,
+            replay,
+            length,
+        )
         verdict = verdict if rounded is None else rounded
     refuted = verdict.counterexample  # of dh/dt, which is computed in torch
     left = "of its noise, G dW, nothing is compared" if diffusion is not None and noise is None else ""

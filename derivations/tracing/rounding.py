@@ -2,19 +2,23 @@ r"""Equations that code is but for rounding: a float read as the number that it 
 
     3.141592653589793 in the code, pi in the equation       the float is Python's value of the number, or of a product, quotient,
                                                             power or function of such; a short decimal is the fraction it shows
+    0.3333333333333333, and 0.09999999999999999 = 0.3/3     the float is Python's value of a fraction, or of one times a power of
+                                                            the step's dt, which itself is the fraction it shows, or left as it is
     u where u > 20, else log(1 + e^u)                       torch's softplus, as documented, is log(1 + e^u) to e^-20
 
-Nothing else is exchanged, and nothing that tells where code jumps. Of each exchange the largest difference is said, of the number
-or the softplus and not of what is made of it, and the checker sees that it is no larger: of a number by balls around it, of
-softplus by an inequality for all u > 20. What is then proved equal is proved as all else is.
+Floats of the equations are read as those of the code are. Nothing else is exchanged, and nothing that tells where code jumps. Of
+each exchange the largest difference is said, of the number or the softplus and not of what is made of it, and the checker sees
+that it is no larger: of a number by balls around it, of softplus by an inequality for all u > 20. What is then proved equal is
+proved as all else is.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -34,6 +38,11 @@ __all__ = ["but_for_rounding"]
 System = SymbolicField | SymbolicStep
 JUMPS = (sympy.sign, sympy.Heaviside, sympy.floor, sympy.ceiling)
 SHORT = 8  # digits of a decimal that is read as a fraction
+# Largest denominators of other fractions: with a hundred times as many of them, a float would be near one by chance.
+LARGEST_DENOMINATORS = {"float": 10**5, "float32": 100}
+LARGEST_SHARE = 1000  # denominator of a share of dt
+POWERS = (1, 2, 3, -1)  # of dt
+SMALLEST_REST = Rational(1, 10)  # of which 1 - (1 - c) is c to a few roundings
 FUNCTIONS = {exp: math.exp, log: math.log, sympy.sin: math.sin, sympy.cos: math.cos, sympy.tanh: math.tanh, sympy.erf: math.erf}
 MOST_PARTS = 5  # of a product or sum whose values are looked for
 LARGEST = Rational(207, 10**11)  # log(1 + e^-20) is 2.0612e-9
@@ -49,27 +58,33 @@ class Exchange:
 
 
 def but_for_rounding(
-    read: Callable[[], System], right: Sequence[Expr], decide: Callable[[System], Verdict]
+    read: Callable[[], System],
+    claimed: Callable[[], Sequence[Expr]],
+    decide: Callable[[System, Sequence[Expr]], Verdict],
+    length: float | None = None,
 ) -> tuple[Verdict, float] | None:
     r"""Prove that code is its equations where floats are the numbers that they round; None where that is not proved.
 
-    Args:    read: reads the code's equations; right: the right sides that are claimed; decide: whether equations are these.
+    Args:    read: reads the code's equations; claimed: reads the right sides that are claimed; decide: whether equations are
+             these; length: dt of the code, where it is a step.
     Returns: the verdict, and the largest of the differences that it says.
     """
     with exchanged({}) as seen:
         read()
-    named = dict(_named(seen.floats, right))
+        right = claimed()
+    readings = list(_readings(seen.floats, right, length))
     softened = seen.softplus and not any(e.has(sympy.Piecewise) for e in right)
-    for numbers, soft in ((named, False), ({}, softened), (named, softened)):
+    trials = [*((*each, False) for each in readings), ({}, False, softened), *((*each, softened) for each in readings)]
+    for numbers, both, soft in (trial for k, trial in enumerate(trials) if trial not in trials[:k]):
         if not numbers and not soft:
             continue
         with exchanged(numbers, softplus=soft) as used:
-            system = read()
+            system, equations = read(), claimed() if both else right
         if _jumps(read, numbers, soft):
             continue
         exchanges = [*map(_of_number, *zip(*_used(used.floats, numbers), strict=True))] if numbers else []
         exchanges += [_of_softplus(beta) for beta in sorted(used.betas, key=str)] if soft else []
-        if exchanges and all(exchanges) and (found := decide(system)):
+        if exchanges and all(exchanges) and (found := decide(system, equations)):
             words = "; ".join(each.words for each in exchanges if each)
             steps = tuple(step for each in exchanges if each for step in each.certificate)
             found = replace(found, evidence=f"{found.evidence}; {words}", certificate=(*found.certificate, *steps))
@@ -104,15 +119,60 @@ def _used(floats: Iterable[Rational], numbers: Mapping[Rational, Expr]) -> list[
     return [(a, numbers[a]) for a in sorted(floats) if a in numbers]
 
 
-def _named(floats: Iterable[Rational], right: Sequence[Expr]) -> Iterator[tuple[Rational, Expr]]:
-    """Pair floats with numbers of the equations that they are values of, or with the fraction that they show."""
+def _readings(
+    floats: Collection[Rational], right: Sequence[Expr], length: float | None
+) -> Iterator[tuple[dict[Rational, Expr], bool]]:
+    """Yield what floats stand for, and whether those of the equations do too: in the code alone numbers of the equations, and
+    multiples of dt as it is; or on both sides what they show, where 0.3 is 3/10 and 0.3/3 is 1/10."""
     values = [(value, c) for c in _numbers(right) for value in _values(c) if math.isfinite(value)]
+    written = {a: c for a in floats for value, c in values[::-1] if Rational(*value.as_integer_ratio()) == a}
+    shown = {a: c for a in floats if (c := _fraction(a)) is not None}
+    in_code, on_both = shown | written, written | shown
+    if length is not None:
+        dt = Rational(*length.as_integer_ratio())
+        in_code = shown | _shares(floats, length, dt) | written
+        on_both = written | _shares(floats, length, _fraction(dt) or dt) | shown
+    yield {a: c for a, c in in_code.items() if c != a}, False
+    yield {a: c for a, c in on_both.items() if c != a}, True
+
+
+def _fraction(a: Rational) -> Rational | None:
+    """The fraction that a float shows as a short decimal, or whose value it is."""
+    if len(repr(float(a)).replace(".", "").replace("-", "").strip("0")) <= SHORT:
+        return Rational(repr(float(a)))
+    c = _near(a, LARGEST_DENOMINATORS[_kind(a)])
+    return c if float(a) in _values(c) else None
+
+
+def _near(a: Rational, largest: int) -> Rational:
+    return Rational(Fraction(int(a.p), int(a.q)).limit_denominator(largest))
+
+
+def _shares(floats: Iterable[Rational], length: float, dt: Rational) -> dict[Rational, Expr]:
+    """Pair floats with the multiples of a power of dt that they are Python's value of, where no fraction alone is as simple."""
+    found: dict[Rational, Expr] = {}
     for a in floats:
-        c = next((c for value, c in values if Rational(*value.as_integer_ratio()) == a), None)
-        if c is None and len(repr(float(a)).replace(".", "").replace("-", "").strip("0")) <= SHORT:
-            c = Rational(repr(float(a)))
-        if c is not None and c != a:
-            yield a, c
+        shares = {n: _near(a / Rational(*length.as_integer_ratio()) ** n, LARGEST_SHARE) for n in POWERS}
+        fitting = [n for n, share in shares.items() if share != 0 and float(a) in _values_of_share(length, n, share)]
+        n = min(fitting, key=lambda n: _size(shares[n]), default=None)
+        alone = _fraction(a)
+        if n is not None and (alone is None or _size(shares[n]) < _size(alone)):
+            found[a] = shares[n] * dt**n
+    return found
+
+
+def _size(c: Rational) -> int:
+    return int(abs(c.p) * c.q)
+
+
+def _values_of_share(length: float, n: int, share: Rational) -> set[float]:
+    """The floats that Python has for a fraction times a power of dt."""
+    found = {float(Rational(*length.as_integer_ratio()) ** n * share)}
+    if n < 0:
+        return found | _joined(True, 1 / length, share) | {value / length for value in _values(share)}
+    for power in (length**n, math.prod([length] * n)):
+        found |= _joined(True, power, share) | {power / value for value in _values(1 / share)}
+    return found
 
 
 def _numbers(right: Iterable[Expr]) -> dict[Expr, None]:
@@ -131,6 +191,8 @@ def _values(c: Expr) -> set[float]:
     found = set[float]()
     with suppress(ValueError, OverflowError, ZeroDivisionError, TypeError):
         found.add(float(c if c.is_Rational else c.evalf(40)))
+        if c.is_Rational:
+            found |= {int(c.p) * (1 / int(c.q))} | ({1 - float(1 - c)} if SMALLEST_REST < c < 1 else set())
         found |= {float(np.float32(value)) for value in found if abs(value) < np.finfo(np.float32).max}
     if c.is_Rational:
         return found
@@ -187,9 +249,12 @@ def _of_number(a: Rational, c: Expr) -> Exchange | None:
         replay(step)
     except (Unreadable, ValueError):  # NotShown among them
         return None
-    kind = "float" if float(np.float32(float(a))) != float(a) else "float32"
-    words = f"but for rounding: {c} stands for the {kind} {float(a)!r}, less than {float(bound):.1e} away from it"
+    words = f"but for rounding: {c} stands for the {_kind(a)} {float(a)!r}, less than {float(bound):.1e} away from it"
     return Exchange(words, float(bound), (step,))
+
+
+def _kind(a: Rational) -> str:
+    return "float" if float(np.float32(float(a))) != float(a) else "float32"
 
 
 def _of_softplus(beta: Expr) -> Exchange | None:

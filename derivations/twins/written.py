@@ -64,13 +64,19 @@ def columns(values: Iterable[Operand]) -> Array:
 class Equations(Values):
     r"""Evaluates lines of text, each of which defines names, for given values of their letters.
 
-    Args:    text: the lines; known: arrays by letter; functions: further ones, by name, of arrays.
+    Args:    text: the lines; known: arrays by letter; functions: further ones, by name, of arrays; number: what a
+             float stands for, if not for the rational number that it is.
     Raises:  ValueError for text that is not of this grammar, for a name that nothing gives, and for sizes that do not fit.
     """
 
     def __init__(
-        self, text: str, known: Mapping[str, Operand], functions: Mapping[str, Callable[..., Operand]] | None = None
+        self,
+        text: str,
+        known: Mapping[str, Operand],
+        functions: Mapping[str, Callable[..., Operand]] | None = None,
+        number: Callable[[float], Expr] = lambda a: Rational(*a.as_integer_ratio()),
     ) -> None:
+        self._number = number
         self._known, self._open = dict(known), set[tuple[str, ...]]()
         self._functions = {"norm": _layer_norm, **(functions or {})}
         self._lines: dict[tuple[str, ...], str] = {}
@@ -141,7 +147,7 @@ class Equations(Values):
         text = str(tree.children[0])
         if not text.isdigit() and (float(text) == inf or (float(text) == 0 and re.search("[1-9]", text.partition("e")[0]))):
             raise ValueError(f"{text} is beyond what a float holds.")
-        return Integer(text) if text.isdigit() else Rational(*float(text).as_integer_ratio())
+        return Integer(text) if text.isdigit() else self._number(float(text))
 
     digit = number
 

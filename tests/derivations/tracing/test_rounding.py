@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from sympy import E, Max, Min, Piecewise, Rational, Symbol, exp, log, pi, sign, sin, sqrt, symbols, tanh
+from sympy import E, Float, Max, Min, Piecewise, Rational, Symbol, exp, log, pi, sign, sin, sqrt, symbols, tanh
 from torch import nn
 from torch.nn import functional
 
@@ -34,6 +34,7 @@ ROUNDED = {
     "a root of a product": (lambda s, x, h: h / math.sqrt(2 * math.pi), h1 / sqrt(2 * pi), "sqrt(2)*sqrt(pi) stands for"),
     "a third": (lambda s, x, h: h * (1 / 3), h1 / 3, "1/3 stands for"),
     "two decimals": (lambda s, x, h: 0.1 * h * 0.7, 7 * h1 / 100, "7/10 stands for the float 0.7"),
+    "a product that the equation has rounded": (lambda s, x, h: 0.1 * (0.3 * h), Float(0.1 * 0.3) * h1, "1/10 stands for"),
     "single": (
         lambda s, x, h: h * torch.tensor(math.pi, dtype=torch.float32),
         pi * h1,
@@ -89,6 +90,7 @@ OTHERS = {
     "the next float": (lambda s, x, h: math.nextafter(math.pi, 4) * h, pi * h1),
     "a third in digits": (lambda s, x, h: h * 0.33333333333333, h1 / 3),
     "a small number more": (lambda s, x, h: math.pi * h + 1e-12, pi * h1),
+    "digits of a rest": (lambda s, x, h: (1 - (1 - 1e-12)) * h, h1 / 10**12),
     "dropped": (lambda s, x, h: h / (1 + x * x + 1e-8), h1 / (1 + x1**2)),
     "another threshold": (lambda s, x, h: functional.softplus(h, threshold=10), log(1 + exp(h1))),
     "a threshold by hand": (lambda s, x, h: torch.where(h > 20, h, torch.log(1 + torch.exp(h))), log(1 + exp(h1))),
