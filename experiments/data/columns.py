@@ -42,13 +42,13 @@ class Notation:
     words       columns of words, whatever they look like
     """
 
-    encoding: str = ""
-    separator: Literal["", "comma", "semicolon", "tab", "bar", "space", "none"] = ""
+    missing: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
     decimal: Literal["", "point", "comma"] = ""
     dates: Literal["", "day-first", "month-first"] = ""
     clock: Literal["", "hh:mm", "mm:ss"] = ""
-    missing: tuple[str, ...] = ()
-    words: tuple[str, ...] = ()
+    separator: Literal["", "comma", "semicolon", "tab", "bar", "space", "none"] = ""
+    encoding: str = ""
 
 
 class Columns:

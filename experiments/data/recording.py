@@ -9,9 +9,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 from matplotlib.cbook import get_sample_data
@@ -34,19 +33,12 @@ EEG_CREDIT = "EEG of four electrodes, 10 s, shipped with matplotlib as sample_da
 
 
 @dataclass(frozen=True)
-class RecordingSettings(Checked):
+class RecordingSettings(Notation, Checked):
     r"""Says how a table is read as a recording: its channels, () for all columns, the column of stamps, and what cells mean, as
     the settings of the same names of the task `csv`."""
 
     inputs: tuple[str, ...] = ()
     time: str = ""
-    missing: tuple[str, ...] = ()
-    words: tuple[str, ...] = ()
-    decimal: Literal["", "point", "comma"] = ""
-    dates: Literal["", "day-first", "month-first"] = ""
-    clock: Literal["", "hh:mm", "mm:ss"] = ""
-    separator: Literal["", "comma", "semicolon", "tab", "bar", "space", "none"] = ""
-    encoding: str = ""
 
 
 @dataclass(frozen=True)
@@ -148,8 +140,7 @@ def _read_npy(path: Path) -> tuple[np.ndarray, tuple[str, ...], int]:
 
 
 def _read_table(path: Path, settings: RecordingSettings) -> tuple[np.ndarray, tuple[str, ...], int, float | None]:
-    notation = Notation(**{each.name: getattr(settings, each.name) for each in fields(Notation)})
-    table, total = read_rows(path, notation, MOST_SAMPLES, MOST_BYTES, unnamed=True)
+    table, total = read_rows(path, settings, MOST_SAMPLES, MOST_BYTES, unnamed=True)
     for name in [*settings.inputs, *filter(None, [settings.time])]:
         if name not in table:
             raise UsageError(f"{path}: there is no column {nearest(name, table.names)}")
@@ -157,7 +148,7 @@ def _read_table(path: Path, settings: RecordingSettings) -> tuple[np.ndarray, tu
     if not names:
         raise UsageError(f"{path}: has no column beside {settings.time}.")
     if not settings.decimal and _is_open_alike(table, names):
-        table = Columns(table.frame, path, replace(notation, decimal="point"), cut=table.cut)
+        table = Columns(table.frame, path, replace(settings, decimal="point"), cut=table.cut)
     if not (settings.separator or settings.time):
         _check_no_decimal_commas(table)
     if words := [name for name in names if not table.is_numbers(name)]:

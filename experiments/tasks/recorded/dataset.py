@@ -36,7 +36,24 @@ KEPT = 8  # tables that a process remembers
 
 
 @dataclass(frozen=True)
-class TableSettings(Checked):
+class _WhichRows(Checked):
+    """Says which rows and columns of a table are read, and what is predicted: see `TableSettings`."""
+
+    data: str = ""
+    sequence: str = ""
+    time: str = ""
+    inputs: tuple[str, ...] = ()
+    target: tuple[str, ...] = ()
+    predict: Literal["", "class", "number", "count", "next"] = ""
+    split: str = ""
+    length: Count = 200
+    unit: float = 0.0
+    gap: float = 0.0
+    same_time: Literal["", "mean", "first", "last"] = ""
+
+
+@dataclass(frozen=True)
+class TableSettings(Notation, _WhichRows):  # whose settings come first in help
     r"""Says how a table is read.
 
     Args:    data: FILE.csv, .tsv, .npz or .parquet, a column a variable and a row a sample; sequence: the column that says which
@@ -58,25 +75,6 @@ class TableSettings(Checked):
     Raises:  UsageError for a file that cannot be read or has no such columns, when it is first needed; ValueError for settings
              that nothing reads together. A task reads its file once, and so do all of the same settings while it does not change.
     """
-
-    data: str = ""
-    sequence: str = ""
-    time: str = ""
-    inputs: tuple[str, ...] = ()
-    target: tuple[str, ...] = ()
-    predict: Literal["", "class", "number", "count", "next"] = ""
-    split: str = ""
-    length: Count = 200
-    unit: float = 0.0
-    gap: float = 0.0
-    same_time: Literal["", "mean", "first", "last"] = ""
-    missing: tuple[str, ...] = ()
-    words: tuple[str, ...] = ()
-    decimal: Literal["", "point", "comma"] = ""
-    dates: Literal["", "day-first", "month-first"] = ""
-    clock: Literal["", "hh:mm", "mm:ss"] = ""
-    separator: Literal["", "comma", "semicolon", "tab", "bar", "space", "none"] = ""
-    encoding: str = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -124,8 +122,7 @@ Deal = Callable[[TableSettings, Columns, list[np.ndarray], np.ndarray | None, bo
 def dataset_of(task: TableSettings, size: int, changed: int) -> Dataset:
     """Read and split the table, and say in words what was understood; of a file of that size and time of change."""
     path = Path(task.data)
-    notation = Notation(task.encoding, task.separator, task.decimal, task.dates, task.clock, task.missing, task.words)
-    return dataset_from(task, read_table(path, notation), digest_of(path))
+    return dataset_from(task, read_table(path, task), digest_of(path))
 
 
 def dataset_from(task: TableSettings, table: Columns, digest: str, deal: Deal = dealt, whole: bool | None = None) -> Dataset:
