@@ -87,6 +87,16 @@ def test_events_stand_before_the_states_of_their_time_and_end_what_they_end():
     assert "event" in integrate(decay, None, h0, times, events=fires).to_pandas()  # asked for, and none was crossed
 
 
+def test_backwards_in_time_too_a_sample_ends_at_its_event():
+    stops = Event(lambda t, h: h[..., 0] - 2.5, terminal=True)
+    times = torch.tensor([4.0, 3.0, 2.0, 1.0, 0.0])
+    trajectory = integrate(lambda t, h: 0 * h + 1, None, torch.tensor([[4.0], [6.0]]), times, events=stops, method="rk4")
+    frame = trajectory.to_pandas(["v"])
+    assert frame.loc[0].index.tolist() == pytest.approx([4.0, 3.0, 2.5])
+    assert frame.loc[1].index.tolist() == pytest.approx([4.0, 3.0, 2.0, 1.0, 0.5])
+    assert frame["v"].tolist() == pytest.approx([4.0, 3.0, 2.5, 6.0, 5.0, 4.0, 3.0, 2.5])
+
+
 def test_parts_of_a_state_are_columns_by_name_and_place():
     starts = torch.ones(2, 1), torch.arange(12.0).reshape(2, 2, 3)
     trajectory = integrate(lambda t, h: (-h[0], 0 * h[1]), None, starts, torch.tensor([0.0, 1.0]), method="rk4")

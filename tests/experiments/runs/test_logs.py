@@ -128,7 +128,11 @@ def doubles(monkeypatch):
             seen.ends.append("closed")
 
     def init(*, project, name, dir, id, resume, reinit, settings):
-        config = SimpleNamespace(update=lambda given, allow_val_change: seen.settings.update(given))
+        def update(given, allow_val_change):
+            assert allow_val_change or not any(seen.settings.get(key, value) != value for key, value in given.items())
+            seen.settings.update(given)
+
+        config = SimpleNamespace(update=update)
         run = SimpleNamespace(id=id or "a", config=config)
         assert (project, resume, reinit) == ("ctrnn", "allow", "create_new")
         values = seen.values.setdefault(run.id, {})
@@ -244,6 +248,56 @@ def test_a_tracker_that_fails_costs_nothing_and_gets_the_rest_later(tmp_path, mo
     assert other.shown == rows(tmp_path / "run")
     weights = [read_state(tmp_path / each / "checkpoint.pt")["model"] for each in ("alone", "run")]
     assert all(weights[0][key].equal(weights[1][key]) for key in weights[0])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_run_that_was_killed_before_its_test_was_sent_keeps_all_rows_and_gets_the_test(name, tmp_path, doubles):
+    train(small(), tmp_path, log=name)
+    kept = json.loads((tmp_path / "logs.json").read_text())
+    del kept[name]["status"]
+    (tmp_path / "logs.json").write_text(json.dumps(kept))
+    (shown,) = doubles.values.values()
+    for measure in [measure for measure in shown if measure.startswith("test_")]:
+        del shown[measure]
+    train(small(), tmp_path, log=name)
+    assert shown == rows(tmp_path)
+
+
+def test_a_tracker_that_is_named_twice_gets_a_run_once(tmp_path, doubles):
+    train(small(), tmp_path, log=["mlflow", "tensorboard", "mlflow"])
+    assert sorted(doubles.ends) == ["FINISHED", "closed"]
+
+
+def test_mlflow_gets_all_in_calls_of_what_it_takes_at_once(tmp_path, doubles, monkeypatch):
+    client, calls = sys.modules["mlflow"].MlflowClient, []
+    send = client.log_batch
+
+    def log_batch(self, run, **given):
+        calls.append({name: len(values) for name, values in given.items()})
+        send(self, run, **given)
+
+    monkeypatch.setattr(client, "log_batch", log_batch)
+    monkeypatch.setattr(logs, "MOST_METRICS", 12)
+    monkeypatch.setattr(logs, "MOST_PARAMS", 7)
+    train(small(), tmp_path, log="mlflow")
+    assert doubles.values["b"] == rows(tmp_path)
+    assert {"folder", *small().named()} == doubles.settings.keys()
+    assert max(call.get("metrics", 0) for call in calls) <= 12
+    assert max(call.get("params", 0) for call in calls) <= 7
+
+
+def test_trackers_hear_how_a_run_ended(tmp_path, doubles, monkeypatch):
+    with pytest.raises(KilledError):
+        train(small(), tmp_path / "run", log=["wandb", "mlflow"], progress=killed_at(8))
+    train(small(), tmp_path / "run", log=["wandb", "mlflow"])
+
+    def learn(run):
+        raise StoppedError("nan", "diverged", 1)
+
+    monkeypatch.setattr(Training, "learn", learn)
+    with pytest.raises(StoppedError):
+        train(small(), tmp_path / "other", log=["wandb", "mlflow"])
+    assert doubles.ends == ["KILLED", 1, "FINISHED", 0, "FAILED", 1]
 
 
 @pytest.mark.parametrize("kept", ["", "[]", '{"tensorboard": 3}', '{"tensorboard": {"step": "six"}}'])
