@@ -1,4 +1,4 @@
-r"""Write a trajectory as a table of pandas or a data set of xarray: what is not there is in no row, or nan.
+r"""Write a trajectory as a table of pandas or a data set of xarray; what is beyond the end of a sequence has no row, or is nan.
 
         h[0]  h[1]              dims time, sample, unit      shared times
 sample time                     dims step, sample, unit      times of their own, time (step, sample), nan beyond each one's end
@@ -27,7 +27,7 @@ KEPT = (str, bool, int, float)  # statistics that a file can keep
 
 
 def frame_of(trajectory: Any, names: Sequence[str] | None) -> pd.DataFrame:
-    """A row for each sample and time, and before it one for each crossing of an event at that time."""
+    """Make a table with a row for each sample and time, and before it one for each crossing of an event at that time."""
     import pandas as pd  # noqa: PLC0415 - an extra
 
     units = _units(trajectory, names)
@@ -48,7 +48,7 @@ def frame_of(trajectory: Any, names: Sequence[str] | None) -> pd.DataFrame:
 
 
 def dataset_of(trajectory: Any, names: Sequence[str] | None) -> xr.Dataset:
-    """A variable for each part of the state, and for the crossings of events."""
+    """Make a data set with a variable for each part of the state, and for the crossings of events."""
     import xarray as xr  # noqa: PLC0415 - an extra
 
     there, times = _there(trajectory), _times(trajectory)
@@ -86,8 +86,7 @@ def dataset_of(trajectory: Any, names: Sequence[str] | None) -> xr.Dataset:
 
 
 def _there(trajectory: Any) -> np.ndarray:
-    """Which states are of a sequence that is not over yet, (n, batch): one that is repeats its last time, or has met an event
-    that ends it."""
+    """Mark the states before the end of each sequence, (n, batch): beyond it the last time is repeated, or an event ended it."""
     times = _times(trajectory)
     last = times == times[-1]
     there = np.ones(trajectory.hs.shape[:2], bool)
@@ -114,7 +113,7 @@ def _parts(trajectory: Any, names: Sequence[str] | None) -> list[str]:
 
 
 def _units(trajectory: Any, names: Sequence[str] | None) -> list[str]:
-    """The name of each number of the state: h[0], or the user's; of several tensors h1[0,2], part and place."""
+    """Return the name of each number of the state: h[0], or the user's; of several tensors h1[0,2], part and index."""
     if trajectory.shapes is None:
         return _checked(names, [f"h[{k}]" for k in range(trajectory.hs.shape[-1])], "unit of the state")
     named = zip(_parts(trajectory, names), trajectory.shapes, strict=True)

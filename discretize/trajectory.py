@@ -73,7 +73,7 @@ class Trajectory:
         return f"Trajectory({len(self.ts)} times, hs {tuple(self.hs.shape)}, status={self.status!r}, stats={self.stats})"
 
     def to_pandas(self, names: Sequence[str] | None = None) -> pd.DataFrame:
-        r"""A table with a row for each sample and time, the index, and a column for each unit.
+        r"""Return a pandas.DataFrame with a row for each sample and time, the index, and a column for each unit.
 
             >>> import discretize
             >>> solved = discretize.integrate(lambda t, h: 0 * h, None, torch.ones(1, 2), torch.tensor([0.0, 1.0]))
@@ -96,7 +96,7 @@ class Trajectory:
             return frame_of(self, names)
 
     def to_xarray(self, names: Sequence[str] | None = None) -> xr.Dataset:
-        r"""A data set with the variable `h`, or one for each tensor that the state was given as.
+        r"""Return an xarray.Dataset with the variable `h`, or one for each tensor that the state was given as.
 
         Its dimensions are time, sample and unit; where every sequence has times of its own step, sample and unit, with the
         coordinate time (step, sample). It is nan beyond the end of a sequence, after an event that ends a sample, and of

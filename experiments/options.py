@@ -35,7 +35,7 @@ Rate = Annotated[
     float | None,
     number(float, "HZ"),
     # tyro shows aliases first: `--rate` is the name before, which goes on working.
-    tyro.conf.arg(aliases=("--sampling-rate",), help_behavior_hint="(required with --input)"),
+    tyro.conf.arg(aliases=("--sampling-rate",), help_behavior_hint="(required with --input, but for --set time=COLUMN)"),
 ]
 Output = Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="(default: the terminal)")]
 Form = Annotated[str | None, tyro.conf.arg(metavar="FORM", help_behavior_hint="(default: by FILE's ending, or table)")]

@@ -1,4 +1,4 @@
-r"""Steps in a metric of all weights, whose small eigenvalues are cut off alike however each unit is described.
+r"""Computes steps in a metric of all weights; the cut-off of small eigenvalues is independent of the units of activities.
 
     M = R^T R          D: the blocks of M, one for each row of weights: what one unit reads, its constant first
     M v = lambda D v, v^T D v = 1          step = sum v (v^T G) / lambda, over those lambda that are not small

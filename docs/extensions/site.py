@@ -283,7 +283,7 @@ def resolve(app: Sphinx, env: BuildEnvironment, node: addnodes.pending_xref, sho
 
 
 def leave(app: Sphinx, env: BuildEnvironment, node: addnodes.pending_xref, shown: nodes.Element) -> nodes.Node | None:
-    """Leave names as text that nobody knows, without a warning: without a network there are no inventories."""
+    """Leave unknown names as text, without a warning: without a network there are no inventories of other projects."""
     return shown if node["refdomain"] == "py" else None
 
 

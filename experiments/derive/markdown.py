@@ -1,4 +1,4 @@
-r"""The ledger as pages of the docs, a page a text, and its digests.
+r"""Writes the ledger as pages of the docs, a page a text, and its digests.
 
     python -m experiments.derive.markdown       docs/derivations/TEXT.md, the table of texts in docs/derivations.md, the digests
 
@@ -91,7 +91,7 @@ def _main(source: str, claims: Iterable[Claim]) -> Claim | None:
 
 
 def _line(source: str, claims: Sequence[Claim]) -> list[str]:
-    """The line of a text; its anchor is that of the section that it once had in the page."""
+    """Write the row of a text, with the anchor of the section that it once had in the page."""
     count, main, page = Counter(claim.verdict for claim in claims), _main(source, claims), file_of(source)
     link = f'<a id="{page.stem}"></a>[{_escaped(TITLES.get(source, source))}]({page.parent.name}/{page.name})'
     about = [_escaped(main.words), main.verdict] if main else ["", ""]
@@ -104,7 +104,7 @@ def _table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
 
 
 def _right(claim: Claim) -> str:
-    """What is right, or how to read what is printed; nothing of a claim that holds as it is."""
+    """Write the correction of a claim, or how to read it; nothing of a claim that holds as it is printed."""
     if claim.correction is None:
         return ""
     says = "Read as" if claim.verdict == REINTERPRETED else "Right is"
@@ -112,7 +112,7 @@ def _right(claim: Claim) -> str:
 
 
 def _remark(claim: Claim) -> str:
-    """The remark behind a claim in a table."""
+    """Return the remark on a claim in brackets, or nothing."""
     return f" ({claim.remark})" if claim.remark else ""
 
 

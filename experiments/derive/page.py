@@ -1,4 +1,4 @@
-r"""The ledger, and the report of a paper or a cell, as one HTML file: formulas in MathML, nothing loaded from anywhere.
+r"""Writes the ledger, or the report of a paper or a cell, as one HTML file: formulas in MathML, nothing loaded from anywhere.
 
 Without scripts the page of the ledger shows every claim; the script only hides what is not searched for.
 """

@@ -87,7 +87,7 @@ class Fitted:
 
 
 def _names(given: Any) -> tuple[str, ...]:
-    """Return names of columns, or cells, one of them as a word too: by the letter it would be several."""
+    """Return names of columns, or cells, as a tuple; a single word is one name, not one for each letter."""
     return (given,) if isinstance(given, str) else tuple(map(str, () if given is None else given))
 
 

@@ -126,7 +126,7 @@ def with_targets(rows: Rows, y: Any) -> tuple[Rows, tuple[str, ...], bool | None
 
 
 def _by_id(rows: Rows, y: pd.Series | pd.DataFrame) -> pd.Series | pd.DataFrame:
-    """Put targets of sequences in the order of the ids, where the index is of ids; one that counts, or is of others, is none."""
+    """Sort targets of sequences by the ids if the index holds ids; leave them if it only counts, or holds none of the ids."""
     known = y.index.isin(rows.ids)
     counts = isinstance(y.index, pd.RangeIndex) and y.index.equals(pd.RangeIndex(len(y)))
     if not known.any() or (counts and not known.all()):
@@ -173,7 +173,7 @@ def _with(frame: pd.DataFrame, columns: dict[str, np.ndarray]) -> pd.DataFrame:
 
 
 def _named(frame: pd.DataFrame) -> pd.DataFrame:
-    """Call columns by words; of several levels by what their tuple is written as."""
+    """Name columns by text; a column of several levels by its tuple written as text."""
     return frame.set_axis(frame.columns.map(str), axis=1)
 
 

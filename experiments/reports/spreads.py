@@ -21,7 +21,7 @@ class NotEnoughError(ValueError):
 
 @dataclass(frozen=True)
 class Spread:
-    """Mean, least and largest of `count` numbers; or a mean and its 95 % interval, of so many degrees of freedom."""
+    """Holds the mean, smallest and largest of `count` numbers; or a mean, its 95 % interval and the degrees of freedom."""
 
     mean: float
     low: float

@@ -49,7 +49,7 @@ Logs = str | Logger | Sequence["str | Logger"]
 
 
 class _Tracker:
-    """A logger with a name at the prompt; run: the id by which it knows the run, "" before it does."""
+    """Logs to a tracker that `--log` names; run: the id of the run in that tracker, "" before there is one."""
 
     def __init__(self, folder: Path, run: str = "") -> None:
         self.folder, self.run = folder, run
@@ -201,7 +201,7 @@ def checked_logs(log: Logs | None) -> list[str | Logger]:
 
 
 class _Sender:
-    """Passes rows on to one logger, until it fails; step: up to which it has them, as logs.json says."""
+    """Passes rows on to one logger, until it fails; step: the last of the rows that were sent, as in logs.json."""
 
     def __init__(self, log: str | Logger, folder: Path) -> None:
         known = (read_json(folder / LOGS) or {}).get(log) if isinstance(log, str) else None

@@ -69,7 +69,7 @@ def indexed(text: str, studies: Sequence[Study], docs: Path = DOCS) -> str:
 
 
 def _line(study: Study, docs: Path) -> list[str]:
-    """The line of a study, found by its name and by its title: sections of the page once had these anchors."""
+    """Write the row of a study, with anchors of its name and title: links to sections that the page once had still work."""
     folder = docs / "tables" / study.name
     title = read_words(folder).title
     anchors = dict.fromkeys((study.name, re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")))

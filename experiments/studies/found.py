@@ -1,4 +1,4 @@
-r"""What the runs of a study gave, kept in a file, so that its page is made again without the runs.
+r"""Keeps the results of a study in a file, so that its page is made again without the runs.
 
     Report.found  <->  docs/tables/NAME/report.json        and beside it, by hand:  words.txt
 
@@ -33,7 +33,7 @@ ANSWERS: dict[str, bool | None] = {"yes": True, "no": False, "undecided": None}
 
 
 class Words(NamedTuple):
-    """What somebody wrote of a study: a title, what was found in short, and sections."""
+    """Holds what is written by hand of a study: a title, a summary and further sections."""
 
     title: str
     short: Sequence[str] = ()
@@ -65,7 +65,7 @@ class Found:
 
     @property
     def sentence(self) -> str:
-        """Write what `Report.sentence` wrote."""
+        """Return the sentence of the verdict, and say behind it if some runs are missing."""
         return f"{self.verdict.sentence}{partial_words(self.runs) if self.partial else ''}"
 
     def markdown(self, study: Study, place: Callable[[str], str], words: Words | None = None, records: str = "") -> str:

@@ -1,5 +1,5 @@
-"""Holm's steps: at which levels the differences that one study looks at are judged, so that of all of them a wrong answer comes
-by chance in one study of twenty at most.
+"""Adjusts the levels of a study's comparisons by Holm's step-down method: at least one of all answers is wrong by chance in one
+study of twenty at most.
 
     the surest of n at 1 - 0.05/n, the next at 1 - 0.05/(n - 1), ...; from the first that is undecided on, all at its level
 """

@@ -1,7 +1,7 @@
 r"""Judges a claim, part by part, by the intervals that were measured.
 
 effect             the difference in print, or the least one that counts
-interval           95 %, of the difference measured; paired where runs are. Of several differences of a study by Holm's steps
+interval           95 %, of the difference measured; paired where runs are. Levels of several differences by Holm's method
 
 claimed            yes          the interval excludes what does not count: 0 of an effect in print, else what is below the effect
                    no           it does not come as far as the effect
@@ -110,7 +110,7 @@ def _places(value: float, *beside: float) -> str:
 
 @dataclass(frozen=True)
 class Every:
-    """Answers of several comparisons, by name, that all have to hold: never of the best or the worst of them alone."""
+    """Holds several comparisons by name, all of which have to hold: the best or the worst alone decides nothing."""
 
     of: Mapping[str, Compared]
     level: float = LEVEL
@@ -120,7 +120,7 @@ class Every:
         return self.at(self.level)
 
     def at(self, level: float) -> Answer:
-        """Answer by intervals of a level, and a no at one for as many as there are."""
+        """Answer by intervals of a confidence level: yes if all are yes, no if one is no at a level raised for their number."""
         if self.of and all(one.at(level) == "yes" for one in self.of.values()):
             return "yes"
         strict = 1 - (1 - level) / max(1, len(self.of))
@@ -195,7 +195,7 @@ def partial_words(runs: str) -> str:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Judges a claim of several parts, in a word that follows from their answers. Its differences are judged by Holm's steps.
+    """Judges a claim of several parts, in a word that follows from their answers. The levels of its comparisons are adjusted by Holm's method.
 
     Args:    numbers: ours, by what they are;  summary: a sentence in place of the parts, one after the other;  another: in what
              the experiment is another one than that of the claim, which it then leaves undecided, whatever was found.
