@@ -207,8 +207,6 @@ def _listed(X: Any) -> Sequence[Any]:
         X = X.detach().cpu().numpy()
     if issparse(X):
         raise TypeError("`X` is a sparse matrix, and sparse input is not supported; give `X.toarray()`.")
-    if isinstance(X, np.ma.MaskedArray):
-        X = X.astype(np.float64).filled(np.nan)
     if not isinstance(X, list | tuple | np.ndarray) and hasattr(X, "__array__"):
         X = np.asarray(X)
     if isinstance(X, np.ndarray) and X.dtype.kind == "c":

@@ -195,7 +195,9 @@ def partial_words(runs: str) -> str:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Judges a claim of several parts, in a word that follows from their answers. The levels of its comparisons are adjusted by Holm's method.
+    """Judges a claim of several parts, in a word that follows from their answers.
+
+    The levels of its comparisons are adjusted by Holm's method.
 
     Args:    numbers: ours, by what they are;  summary: a sentence in place of the parts, one after the other;  another: in what
              the experiment is another one than that of the claim, which it then leaves undecided, whatever was found.

@@ -405,6 +405,7 @@ def test_every_class_is_learned_and_the_share_that_is_held_out_has_what_there_ar
             "give `hidden`, an argument",
         ),
         (lambda: Forecaster(settings={"seed": 3}).fit(np.zeros((2, 3))), ValueError, "'seed'; give `random_state`, an argument"),
+        (lambda: Forecaster().fit(np.ma.masked_array([[1j, 2]], [[True, False]])), ValueError, "Complex data not supported"),
         (lambda: Forecaster(random_state="a").fit(np.zeros((2, 3))), TypeError, "whole number, .* or None, got 'a'"),
         (
             lambda: Forecaster().fit([np.zeros((0, 2)), np.zeros((3, 2))]),
