@@ -231,7 +231,8 @@ class Layers(SequenceModule):
         ends: list[Tensor] = []
         for k, row in enumerate(self._rows()):
             if k:
-                xs = dropout(xs, self.dropout, self.training)
+                drop = dropout if ragged is None else ragged.dropout
+                xs = drop(xs, self.dropout, self.training)
             for module in row:
                 check_input(module.field, xs)  # of which the entrance has looked at the first alone
             output, end = row[0](Sequences(given(xs, row[0]), next(starts), edges, ragged))

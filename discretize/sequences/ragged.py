@@ -8,11 +8,12 @@ What stands in x beyond an end is never looked at, a step over no time leaves a 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import dropout
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 __all__ = ["Ragged", "Sequences", "gone_by", "packed_as", "padded"]
@@ -20,10 +21,12 @@ __all__ = ["Ragged", "Sequences", "gone_by", "packed_as", "padded"]
 
 @dataclass(frozen=True)
 class Ragged:
-    """Lengths (batch,) on the CPU, and whether a sequence still reads: (time, batch) on the samples' device."""
+    """Lengths (batch,) on the CPU, and whether a sequence still reads: (time, batch) on the samples' device. `packed`: the
+    samples were packed, the longest sequence first."""
 
     lengths: Tensor
     read: Tensor
+    packed: bool = False
 
     @classmethod
     def of(cls, lengths: object, xs: Tensor) -> Ragged:
@@ -35,6 +38,14 @@ class Ragged:
     def samples(self, xs: Tensor) -> Tensor:
         """(time, batch, input) with each sequence's last sample, without gradient, in place of what comes after it."""
         return torch.where(self.read[..., None], xs, self.final(xs.detach()))
+
+    def dropout(self, xs: Tensor, p: float, training: bool) -> Tensor:
+        """Drop numbers as torch's modules do: of what is packed, numbers are drawn for samples that are there alone."""
+        if not (self.packed and training and p):
+            return dropout(xs, p, training)
+        rows = self.read.flatten().nonzero()[:, 0]
+        flat = xs.flatten(0, 1)
+        return flat.index_copy(0, rows, dropout(flat.index_select(0, rows), p)).view_as(xs)
 
     def output(self, visible: Tensor) -> Tensor:
         """(time, batch, hidden), 0 beyond the end of a sequence."""
@@ -66,7 +77,7 @@ def padded(packed: PackedSequence) -> tuple[Tensor, Ragged]:
     if packed.data.dim() != 2:
         raise ValueError(f"`x` must pack sequences (time, input), got values of shape {tuple(packed.data.shape)}.")
     xs, lengths = pad_packed_sequence(PackedSequence(packed.data, packed.batch_sizes))
-    return xs, Ragged.of(lengths, xs)
+    return xs, replace(Ragged.of(lengths, xs), packed=True)
 
 
 def packed_as(packed: PackedSequence, output: Tensor, ragged: Ragged) -> PackedSequence:
