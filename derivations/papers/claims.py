@@ -267,10 +267,13 @@ class Judge:
             paper.anew.setdefault(_given(left), []).extend(found)
 
     def _may_be_restricted(self, names: set[str]) -> str:
-        """Say which formula that is not read may be true of some numbers alone."""
+        """Say which formula may be true of some numbers alone: it is not read, or for another index."""
         name = min((name for name in names if name in self.paper.restricted), default="")
-        at = self.paper.restricted[name] if name else None
-        return f"line {at.line}, column {at.column}: this is not read, and may say of which {name}" if at else ""
+        if not name:
+            return ""
+        equation = self.paper.restricted[name]
+        words = "is not read, and may say" if equation.unread is not None else "is read for another index, and may say"
+        return f"line {equation.place.line}, column {equation.place.column}: this {words} of which {name}"
 
     def _restricted(self, meaning: Meaning) -> str:
         """Find the function of which an equation and a start are supposed, or of which values at several places are compared."""

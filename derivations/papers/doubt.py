@@ -8,8 +8,8 @@ r"""Finds the letters that a formula which cannot be read may define or restrict
 It shows where all signs are known to relate nothing, and one letter, function or derivative stands on the left of one relation.
 
 A claim about letters that are restricted so is proved as any other, for what is true of all numbers is true of these. It is not
-refuted. So it is with x of y = \max(x, 0), too, where y is given elsewhere, or declared to be positive; and with h_t of
-h_{t+1} = \max(h_t, 0).
+refuted. So it is with x of y = \max(x, 0), too, where y is given elsewhere, or declared to be positive; with h_t of
+h_{t+1} = \max(h_t, 0); and with x_1 of x_k = a_k^2, which is read, but of x_k alone.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from derivations.papers.reading import CONSTANTS
 from derivations.papers.tokens import RELATIONS, Token
 from derivations.papers.words import COMMANDS
 
-__all__ = ["OPERATIONS", "WRONG", "Doubt", "lacking", "may_say", "solved"]
+__all__ = ["OPERATIONS", "WRONG", "Doubt", "lacking", "in_row", "may_say", "solved"]
 
 # What SymPy raises, too, for expressions that it has no answer to.
 WRONG = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, NotImplementedError, RecursionError)
@@ -42,6 +42,8 @@ OPERATIONS = {
 SIGNS = set("+-*/^_()[]{},.|'!")
 INEQUALITIES = ("<", "<=", ">", ">=")
 MOST_LACKING = 20  # letters
+RUNNING = re.compile(r"(?<![A-Za-z])[i-nst](?![A-Za-z])")  # indices
+COUNTERS = {"i", "j", "k"}  # that name no kind: V_s and V_m may be voltages of two
 
 
 @dataclass(frozen=True)
@@ -88,11 +90,19 @@ def may_say(found: Sequence[Token], letters: Mapping[str, Letter], front: FrontM
     return Doubt(names, every, str(slope.expr.func))
 
 
+def in_row(name: str, other: str) -> bool:
+    """Return whether what is said of x_k is said of another letter, too: x_1, x_{k+1}, or x_j with another index of these."""
+    (base, _, index), (same, _, place) = (n.rstrip("'").partition("_") for n in (name, other))
+    running, others = set(RUNNING.findall(index)), set(RUNNING.findall(place))
+    is_place = re.fullmatch(r"[{}\d,+-]+", place) or running & others or (running | others <= COUNTERS and others)
+    return bool(name != other and base == same and running and is_place)
+
+
 def _family(letter: Letter, names: set[str]) -> frozenset[str]:
     """Return the letters that are one of a row with this one, which its equation gives, too: h_t and h_0 with h_{t+1} or h(t)."""
     bare = letter.name.rstrip("'")
     base, _, index = bare.partition("_")
-    runs = letter.arguments or bare != letter.name or re.search(r"[+-]|(?<![A-Za-z])[i-nst](?![A-Za-z])", index)
+    runs = letter.arguments or bare != letter.name or re.search(r"[+-]", index) or RUNNING.search(index)
     return frozenset(other for other in names - {letter.name} if runs and other.rstrip("'").partition("_")[0] == base)
 
 

@@ -9,10 +9,11 @@ from sympy import Basic, Derivative, Symbol
 from sympy.core.function import AppliedUndef
 
 from derivations.claim import Entry
-from derivations.papers.doubt import WRONG, Doubt, lacking, may_say, solved
+from derivations.papers.doubt import WRONG, Doubt, in_row, lacking, may_say, solved
 from derivations.papers.grammar import Chain, new_letter, read_chain
 from derivations.papers.letters import FrontMatter, Letter
 from derivations.papers.meaning import Definition, Known, Meant, name_of_value
+from derivations.papers.names import mentioned
 from derivations.papers.tokens import RELATIONS, Display, Labelled, Token, Unread, formulas, tokens
 from derivations.papers.units import Unit
 from derivations.prover.verdict import UNDECIDED, Verdict
@@ -109,8 +110,8 @@ class About:
 class Paper:
     """Holds what was read of a paper: claims, not decided yet; definitions and suppositions; displays that say nothing.
 
-    doubtful: letters of which a line that is not read may say something, with its place; restricted: those that it may be true of
-    for some numbers alone; anew: what gives a letter again;
+    doubtful: letters of which a line that is not read may say something, with its place; restricted: those that a formula may be
+    true of for some numbers alone; anew: what gives a letter again;
     named: labels of equations that stand by themselves; apart: letters that these give, with the label; about: claims, by label;
     stated: equations that define or suppose something, each with what it says; lines: of the text.
     """
@@ -125,7 +126,7 @@ class Paper:
     mentioned: set[str] = field(default_factory=set)
     units: dict[str, Unit | None] = field(default_factory=dict)
     doubtful: dict[str, Token] = field(default_factory=dict)
-    restricted: dict[str, Token] = field(default_factory=dict)
+    restricted: dict[str, Equation] = field(default_factory=dict)
     anew: dict[str, list[Meant]] = field(default_factory=dict)
     named: set[str] = field(default_factory=set)
     apart: dict[str, str] = field(default_factory=dict)
@@ -205,12 +206,27 @@ def read_all(paper: Paper) -> None:
 
 
 def _restrict(paper: Paper, doubts: Mapping[int, Doubt], letters: Mapping[str, Letter]) -> None:
-    """Note the letters of formulas that are not read which are perhaps true of some numbers alone."""
+    """Note the letters of formulas that are not read, or are for another index, which are perhaps true of some numbers alone."""
     given = {n: _given(equation) for n, equation in enumerate(paper.equations)} | {n: d.gives for n, d in doubts.items()}
     for n, doubt in doubts.items():
         others = {name for m, name in given.items() if m != n and name}
-        for name in doubt.restricted(letters, others):
-            paper.restricted.setdefault(name, paper.equations[n].place)
+        restricted = doubt.restricted(letters, others)
+        for name in restricted | {name for name in letters for other in restricted | doubt.defines if in_row(other, name)}:
+            paper.restricted.setdefault(name, paper.equations[n])
+    defined = {name for name in given.values() if name}
+    for equation in paper.equations:
+        for name in _row(equation, letters) - defined:
+            paper.restricted.setdefault(name, equation)
+
+
+def _row(equation: Equation, letters: Iterable[str]) -> set[str]:
+    """Collect the letters that an equation gives with the one that it defines: x_1 with x_k, but for those of its right side and,
+    if there are any of the row, the first one."""
+    if equation.chain is None or equation.chain.defines is None:
+        return set()
+    name, own = equation.chain.defines.name, mentioned(equation.found)
+    starts = any(in_row(name, other) for other in own)
+    return {other for other in letters if in_row(name, other) and not (starts and other.endswith("_0"))}
 
 
 def _given(equation: Equation) -> str:

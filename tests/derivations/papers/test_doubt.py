@@ -77,6 +77,8 @@ RESTRICTS = [  # a formula that is not read; what a reader of it takes to be tru
     (r"y = \min(x, 1) $$ $$ y = \max(2, w)", r"w < 2"),
     (r"h_{t+1} = \max(h_t, 0)", r"h_t \ge 0"),
     (r"x_k = \max(a_k, 0)", r"x_1 \ge 0"),
+    (r"2 x_k = \max(a_k, 0)", r"x_1 \ge 0"),
+    (r"\min(x_k, 1) \ge 0", r"x_1 \ge 0"),
     (r"h(t) = \lVert x \rVert", r"h_t \ge 0"),
     (r"x_1' = \max(x_1, 0)", r"x_1 \ge 0"),
     (r"\dot h = \max(x, 0) - h $$ $$ \frac{dh}{dt} = -h", r"x \le 0"),
@@ -111,6 +113,35 @@ def test_what_a_formula_does_not_restrict_is_refuted(display):
     paper = read_paper(text, "note", False)
     found = {claim.label: claim.verdict for claim in (decided_within(entry, 20.0) for entry in paper.entries)}
     assert found["x"] == found["x_1"] == "does not hold as printed"
+
+
+ROWS = {  # an equation that is read, a claim, and whether the equation gives the claim's letter for another index
+    (r"x_k = a_k^2", r"x_1 \ge 0"): True,
+    (r"x_k = a_k^2", r"x_1 + 1 = a_1^2 + 1"): True,
+    (r"x_k = a_k^2", r"x_{k+1} \ge 0"): True,
+    (r"x_k = a_k^2", r"x_j \ge 0"): True,
+    (r"x_{k+1} = a_k^2", r"x_1 \ge 0"): True,
+    (r"x_k = a_k^2", r"a_1 \ge 0"): False,
+    (r"x_k = a_k^2", r"x \ge 0"): False,
+    (r"x_k = a_k^2 $$ $$ x_1 = w", r"x_1 + 1 \ge 1"): False,
+    (r"V_s = w^2", r"V_m \ge 0"): False,
+    (r"h_{t+1} = h_t^2", r"h_t \ge 0"): True,
+    (r"h_t = h_{t-1}^2", r"h_0 \ge 0"): False,
+    (r"h_t = a^2", r"h_0 \ge 0"): True,
+}
+
+
+@pytest.mark.parametrize(("display", "claim"), ROWS)
+def test_no_numbers_refute_what_an_equation_says_for_another_index(display, claim):
+    letters = "x, w, x_1, x_j, x_{k+1}, a_1, a_k, h_t, h_{t-1}, h_0, V_m"
+
+    def verdict(*displays):
+        text = "\n".join([FRONT.replace("x, w", letters.replace("h_t, ", "") if "h_t =" in display else letters), *displays])
+        paper = read_paper(f"{text}\n$$ {claim} \\label{{claim}} $$", "note", False)
+        return {claim.label: claim.verdict for claim in (decided_within(entry, 20.0) for entry in paper.entries)}["claim"]
+
+    assert verdict() == "does not hold as printed"
+    assert verdict(f"$$ {display} $$") == ("undecided" if ROWS[display, claim] else "does not hold as printed")
 
 
 @pytest.mark.parametrize("number", [r"\pi", "e"])
