@@ -226,7 +226,7 @@ def _row(equation: Equation, letters: Iterable[str]) -> set[str]:
         return set()
     name, own = equation.chain.defines.name, mentioned(equation.found)
     starts = any(in_row(name, other) for other in own)
-    return {other for other in letters if in_row(name, other) and not (starts and other.endswith("_0"))}
+    return {other for other in letters if in_row(name, other) and other not in own and not (starts and other.endswith("_0"))}
 
 
 def _given(equation: Equation) -> str:

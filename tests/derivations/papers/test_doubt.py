@@ -125,7 +125,7 @@ ROWS = {  # an equation that is read, a claim, and whether the equation gives th
     (r"x_k = a_k^2", r"x \ge 0"): False,
     (r"x_k = a_k^2 $$ $$ x_1 = w", r"x_1 + 1 \ge 1"): False,
     (r"V_s = w^2", r"V_m \ge 0"): False,
-    (r"h_{t+1} = h_t^2", r"h_t \ge 0"): True,
+    (r"h_{t+1} = h_t^2", r"h_t \ge 0"): False,
     (r"h_t = h_{t-1}^2", r"h_0 \ge 0"): False,
     (r"h_t = a^2", r"h_0 \ge 0"): True,
 }
