@@ -25,9 +25,9 @@ from ctrnn.fields.field import VectorField
 from ctrnn.formulas import Formula, formula_of, recurrence_of
 from derivations.prover.identity import Identity
 from derivations.tracing.formula import of_formula
-from derivations.tracing.program import trace
 from derivations.tracing.stepped import SteppedField
 from derivations.tracing.symbolic import symbolic, system_of
+from derivations.tracing.trace import trace
 from derivations.twins.step_maps import stochastic_maps
 from discretize.noise.brownian import cell_terms
 from discretize.noise.increments import GivenIncrements

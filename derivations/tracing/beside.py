@@ -26,12 +26,11 @@ from derivations.prover.identity import DIFFERENCE
 from derivations.prover.notebook import Cells, certificate_words
 from derivations.prover.verdict import Verdict
 from derivations.report import Excerpt, Finding, Line, Part, Report
-from derivations.tracing.program import Program
 from derivations.tracing.reading import values_of
 from derivations.tracing.symbolic import letters_of
 from derivations.twins.fields import SymbolicField, SymbolicStep
 from derivations.wording import plain
-from discretize.kernels.record.recording import user_lines
+from discretize.kernels.record.recording import ModuleRecord, user_lines
 
 __all__ = ["code_of", "report_of"]
 
@@ -41,7 +40,7 @@ LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 
 def report_of(
-    module: nn.Module, program: Program, system: SymbolicField | SymbolicStep, right: Sequence[Expr], verdict: Verdict
+    module: nn.Module, program: ModuleRecord, system: SymbolicField | SymbolicStep, right: Sequence[Expr], verdict: Verdict
 ) -> Report:
     """Report a verdict beside the code that it is of; right: what the equations say of each unit."""
     asked = [Eq(left, e, evaluate=False) for left, e in zip(system.left_sides, right, strict=True)]
@@ -74,7 +73,7 @@ def _first(equations: Sequence[Eq], known: Mapping[Expr, Symbol]) -> list[Formul
 
 
 def code_of(
-    module: nn.Module, program: Program, system: SymbolicField | SymbolicStep
+    module: nn.Module, program: ModuleRecord, system: SymbolicField | SymbolicStep
 ) -> tuple[Excerpt | None, Mapping[Expr, Symbol]]:
     """Return the lines of the module's class that compute, each with its mathematics, None where they are not to be had; and the
     values that have names in them."""

@@ -22,16 +22,18 @@ from derivations.prover.timelimit import OutOfTime, time_limit
 from derivations.prover.verdict import HOLDS_ASSUMING, UNDECIDED, Verdict
 from derivations.tracing.decision import corners, decide
 from derivations.tracing.operations import has_reading
-from derivations.tracing.program import Program, trace
 from derivations.tracing.reading import UnknownOperation, read
 from derivations.tracing.running import SURROUNDINGS, Conditions, Setting, check_settings, replayed
 from derivations.tracing.sizes import Width, Widths, checked_widths, uncompiled
 from derivations.tracing.stepped import as_map
 from derivations.tracing.symbolic import READ, RECORDED, RUN, SECONDS, as_written, check_distinct, out_of_time, system_of
+from derivations.tracing.trace import BATCH, trace
 from discretize import compat
-from discretize.kernels.record.recording import as_function, decompositions, record, unknown_size, without_values
+from discretize.kernels.record.recording import ModuleRecord, UnknownSizes, as_function, decompositions, record
 
 __all__ = ["verify_gradient"]
+
+VECTOR = "the vector v"  # beside the arguments, whose names have no blanks
 
 
 def verify_gradient(module: nn.Module, *, widths: Widths | None = None, seconds: float | None = SECONDS) -> Verdict:
@@ -93,55 +95,40 @@ def _weights(module: nn.Module, system: Any) -> list[Symbol]:
     return [u for name, p in module.named_parameters() if p.requires_grad for u in system.parameters[name]]
 
 
-def _backward(module: nn.Module, program: Program, widths: Any, system: Any, v: Sequence[Symbol]) -> tuple[Program, Any]:
+def _backward(
+    module: nn.Module, program: ModuleRecord, widths: Any, system: Any, v: Sequence[Symbol]
+) -> tuple[ModuleRecord, Any]:
     """Record what autograd runs on v, for each weight, input and state; return it with the letters of its placeholders."""
     if list(module.buffers()):
         raise ValueError("the module has buffers; its gradient is not read.")
     for name, p in module.named_parameters():
         if p._backward_hooks or getattr(p, "_post_accumulate_grad_hooks", None):
             raise ValueError(f"the parameter `{name}` has a hook, which may change its gradient; remove it.")
-    trained = [p.requires_grad for p in module.parameters()]
-    names = [name for name, _ in module.named_parameters()]
-    split = [(a, isinstance(n, tuple), n if isinstance(n, tuple) else (n,)) for a, n in widths.items()]
-    like: dict[str, Any] = {"dtype": program.dtype, "device": next((p.device for p in module.parameters()), None)}
-    called = as_function(module)
+    trained, device = [p.requires_grad for p in module.parameters()], next((p.device for p in module.parameters()), None)
+    weights, called = dict(module.named_parameters()), as_function(module)
+    state = widths[program.state]
+    vectors = {VECTOR: state if isinstance(state, tuple) else (state,)}
 
-    def without(environment: compat.ShapeEnv, batch: Any) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
-        with without_values(environment):
-            weights = [torch.empty_like(p) for p in module.parameters()]
-            columns = [torch.empty(batch, n, **like) for _, _, lengths in split for n in lengths]
-            like_state = [torch.empty(batch, n, **like) for a, _, lengths in split if a == program.state for n in lengths]
-        return weights, columns, like_state
-
-    def pulled(weights: list[Tensor], columns: list[Tensor], v: list[Tensor]) -> list[Tensor]:
+    def pulled(weights: list[Tensor], arguments: tuple[Any, ...]) -> list[Tensor]:
         inner = [t.detach().requires_grad_(k) for t, k in zip(weights, trained, strict=True)]
-        outer = [t.detach().requires_grad_() for t in columns]
-        given = iter(outer)
-        arguments = tuple(tuple(next(given) for _ in lengths) if several else next(given) for _, several, lengths in split)
-        answer = program.state_of(called(tuple(inner), arguments))
-        return pulled_back(answer, [*(t for t, k in zip(inner, trained, strict=True) if k), *outer], v)
+        *outer, v = compat.tree_map_only(Tensor, lambda t: t.detach().requires_grad_(), arguments)
+        answer = program.state_of(called(tuple(inner), tuple(outer)))
+        return pulled_back(answer, [*(t for t, k in zip(inner, trained, strict=True) if k), *compat.tree_leaves(outer)], v)
 
     # Read is one sample alone, as gradients of weights add up; but the code may not ask how many there are.
-    environment = compat.ShapeEnv()
-    record(decompositions(has_reading), pulled, *without(environment, unknown_size(environment, "batch", 3)))
-    if environment.guards or environment.replacements:
+    of_batches, found = (
+        record(decompositions(has_reading), pulled, weights, {**widths, **vectors}, UnknownSizes(sizes), program.dtype, device)
+        for sizes in (BATCH, {})
+    )
+    if of_batches.asked:
         raise ValueError("the gradient is of batches of certain sizes only; the code must act on each sample by itself.")
-    weights, columns, like_state = without(compat.ShapeEnv(), 1)
-    graph, _, constants = record(decompositions(has_reading), pulled, weights, columns, like_state)
-    placeholders = [node.name for node in graph.nodes if node.op == "placeholder"]
-    leaves = next(node for node in graph.nodes if node.op == "output").args[0]
-    parameters = dict(zip(placeholders, names, strict=False))
-    rest = iter(placeholders[len(names) :])
-    letters: dict[str, Any] = {name: _shaped(system.parameters[name], p) for name, p in module.named_parameters()}
-    state, inputs = iter(system.state), iter(system.inputs)
-    for argument, _, lengths in split:
-        for n in lengths:
-            letters[next(rest)] = [next(state if argument == program.state else inputs) for _ in range(n)]
-    ahead = iter(v)
-    letters |= {name: [next(ahead) for _ in range(part.shape[1])] for name, part in zip(rest, like_state, strict=True)}
+    letters: dict[str, Any] = {name: _shaped(system.parameters[name], p) for name, p in weights.items()}
+    ahead, inputs = {program.state: iter(system.state), VECTOR: iter(v)}, iter(system.inputs)
+    for argument, placeholders in found.inputs.items():
+        for name in placeholders:
+            letters[name] = [next(ahead.get(argument, inputs)) for _ in range(found.width(name))]
     order = [*range(sum(trained)), *(sum(trained) + k for k in _inputs_first(program))]
-    whole = Program("gradient", graph, parameters, constants, {}, frozenset(), "", tuple(leaves[k] for k in order), False)
-    return whole, letters
+    return replace(found, name="gradient", returned=tuple(found.returned[k] for k in order)), letters
 
 
 def pulled_back(answer: Sequence[Tensor], of: Sequence[Tensor], v: Sequence[Tensor]) -> list[Tensor]:
@@ -155,13 +142,13 @@ def pulled_back(answer: Sequence[Tensor], of: Sequence[Tensor], v: Sequence[Tens
     return [torch.zeros_like(t) if g is None else g for g, t in zip(found, of, strict=True)]
 
 
-def _inputs_first(program: Program) -> list[int]:
+def _inputs_first(program: ModuleRecord) -> list[int]:
     """Return the places of the inputs, then of the state, among all tensors of the arguments."""
     states = [argument == program.state for argument, names in program.inputs.items() for _ in names]
     return sorted(range(len(states)), key=lambda k: states[k])
 
 
-def as_derived(module: nn.Module, program: Program, gradient: Program) -> Conditions:
+def as_derived(module: nn.Module, program: ModuleRecord, gradient: ModuleRecord) -> Conditions:
     """Compare autograd's gradient in runs with the record of it, as `as_recorded` does for values."""
 
     def arguments(setting: Setting) -> list[Tensor]:

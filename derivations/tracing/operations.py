@@ -2,7 +2,7 @@ r"""Readings of torch's tensor operations in SymPy, by their names: arrays of va
 
 entry by entry     `derivations.tracing.elementwise`
 arrays             a function of arrays
-layout             the same entries in another shape: that which torch recorded for the result
+the same numbers   in another shape: that which torch recorded for the result
 made               an array of one number, in the shape that torch recorded
 """
 
@@ -21,8 +21,9 @@ from sympy import Integer
 
 from derivations.tracing.elementwise import ELEMENTWISE
 from derivations.tracing.values import Entries, Value
+from discretize.kernels.record.recording import FILLED, FILLED_BY, SAME_NUMBERS
 
-__all__ = ["ARRAYS", "LAYOUT", "MADE", "has_reading"]
+__all__ = ["ARRAYS", "MADE", "has_reading"]
 
 MOST_SORTED = 4  # entries; of more, torch's order is refused: the expressions grow as 2^n
 Dims = int | Sequence[int] | None  # of a reduction
@@ -230,34 +231,13 @@ ARRAYS: Mapping[str, Callable[..., Any]] = {
     "t": lambda x: x.T,
 }
 
-# The same entries in the shape that torch recorded for the result.
-LAYOUT = {
-    "view",
-    "_unsafe_view",
-    "unsqueeze",
-    "squeeze",
-    "clone",
-    "alias",
-    "detach",
-    "lift_fresh_copy",
-    "expand",
-}
-
-# Tensors out of nothing but a shape: name -> which argument is the number in them, or the number itself.
+# Tensors out of nothing but a shape: what is the number in them.
 MADE: Mapping[str, Callable[..., Any]] = {
-    "full": lambda shape, value: value,
-    "new_full": lambda x, shape, value: value,
-    "full_like": lambda x, value: value,
-    "scalar_tensor": lambda value: value,
-    "zeros": lambda *_: 0,
-    "zeros_like": lambda *_: 0,
-    "new_zeros": lambda *_: 0,
-    "ones": lambda *_: 1,
-    "ones_like": lambda *_: 1,
-    "new_ones": lambda *_: 1,
+    **{name: lambda *arguments, place=place: arguments[place] for name, place in FILLED_BY.items()},
+    **{name: lambda *_, number=number: number for name, number in FILLED.items()},
 }
 
 
 def has_reading(name: str, overload: str) -> bool:
     """Return whether an operation has a reading; `view` as another dtype has none."""
-    return (name, overload) != ("view", "dtype") and any(name in table for table in (ELEMENTWISE, ARRAYS, LAYOUT, MADE))
+    return (name, overload) != ("view", "dtype") and any(name in table for table in (ELEMENTWISE, ARRAYS, SAME_NUMBERS, MADE))

@@ -21,17 +21,17 @@ from derivations.tracing.blocks import Unwide
 from derivations.tracing.decision import decide
 from derivations.tracing.equations import Letters, Matched, has_derivatives, match
 from derivations.tracing.formula import OWN_FORMULA, noise_of_formula, of_formula
-from derivations.tracing.program import Program, trace
 from derivations.tracing.replay import Replay, Replayed
 from derivations.tracing.rounding import but_for_rounding
 from derivations.tracing.running import as_recorded
 from derivations.tracing.sizes import Widths, at_sizes, uncompiled
 from derivations.tracing.stepped import SteppedField, as_map
 from derivations.tracing.symbolic import READ, RECORDED, RUN, SECONDS, as_written, diffusion_of, out_of_time, system_of
+from derivations.tracing.trace import trace
 from derivations.tracing.wide import certificates_for_every_width
 from derivations.twins.cells import UnitEquations
 from derivations.twins.fields import SymbolicField, SymbolicStep
-from discretize.kernels.record.recording import operation_name
+from discretize.kernels.record.recording import ModuleRecord, operation_name
 from discretize.progress import progress_bar
 
 __all__ = ["verify"]
@@ -106,7 +106,7 @@ def verify(
     return replace(verdict, seconds=perf_counter() - start, statement=statement)
 
 
-def _of_softplus(program: Program, verdict: Verdict, right: Sequence[Expr]) -> list[str]:
+def _of_softplus(program: ModuleRecord, verdict: Verdict, right: Sequence[Expr]) -> list[str]:
     """Say why log(1 + e^x), which is softplus in every book, is not torch's."""
     taken = any(operation_name(node) == "softplus" for node in program.graph.nodes) and any(e.has(sympy.log) for e in right)
     refuted = taken and not verdict and verdict.verdict != BUT_FOR_ROUNDING

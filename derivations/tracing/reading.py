@@ -12,12 +12,11 @@ from sympy import Expr, Integer
 from torch.fx import Node
 
 from derivations.tracing.elementwise import ELEMENTWISE
-from derivations.tracing.operations import ARRAYS, LAYOUT, MADE, has_reading
-from derivations.tracing.program import Program
+from derivations.tracing.operations import ARRAYS, MADE, has_reading
 from derivations.tracing.samples import check_samples
 from derivations.tracing.values import Entries, Value, exact, is_truth, number
 from discretize import compat
-from discretize.kernels.record.recording import operation_name, source_line
+from discretize.kernels.record.recording import SAME_NUMBERS, ModuleRecord, operation_name, source_line
 
 __all__ = ["UnknownOperation", "read", "values_of"]
 
@@ -44,7 +43,7 @@ class UnknownOperation(NotImplementedError):  # noqa: N818 - said of the operati
     """Raised for a tensor operation that has no reading in SymPy here."""
 
 
-def read(program: Program, letters: Mapping[str, object]) -> list[Value]:
+def read(program: ModuleRecord, letters: Mapping[str, object]) -> list[Value]:
     r"""Read what a program computes for one sample, unit by unit.
 
     Args:    letters: by names of parameters and of placeholders of inputs, arrays of SymPy letters.
@@ -54,13 +53,16 @@ def read(program: Program, letters: Mapping[str, object]) -> list[Value]:
     return [v for leaf in program.returned for v in values[leaf.name].reshape(-1)]
 
 
-def values_of(program: Program, letters: Mapping[str, object]) -> dict[str, Any]:
+def values_of(program: ModuleRecord, letters: Mapping[str, object]) -> dict[str, Any]:
     """Read all that a program computes for one sample, by names of its nodes. Raises: as `read`."""
     for node in program.graph.nodes:  # first, for an unknown operation is to be named and not said to mix samples
         if node.op == "call_function" and node.target is not operator.getitem:
             _check_known(node)
     if program.asked:
-        raise ValueError(program.asked)
+        raise ValueError(
+            f"the code takes batches of certain sizes only: it, or an operation of torch in it, asks whether {program.asked}; it "
+            "must act on each sample by itself."
+        )
     if program.any_batch:
         check_samples(program)
     values: dict[str, Any] = {}
@@ -92,7 +94,7 @@ def _is_conversion(node: Node) -> bool:
     return isinstance(target, torch.dtype) and target.is_floating_point
 
 
-def _given(program: Program, name: str, letters: Mapping[str, object]) -> Entries | None:
+def _given(program: ModuleRecord, name: str, letters: Mapping[str, object]) -> Entries | None:
     if name in program.constants:
         if program.constants[name].is_meta:
             raise ValueError("the module has buffers on the meta device, which have no values.")
@@ -121,7 +123,7 @@ def _apply(node: Node, values: Mapping[str, Any]) -> Result:
     try:
         if name in MADE:
             return np.full(shape, Value(exact(_bare(MADE[name](*arguments)))), dtype=object)
-        if name in LAYOUT or _is_conversion(node):
+        if name in SAME_NUMBERS or _is_conversion(node):
             return np.broadcast_to(arguments[0], shape) if name == "expand" else arguments[0].reshape(shape)
         return cast(Any, ELEMENTWISE.get(name) or ARRAYS[name])(*arguments, **keywords)
     except (TypeError, NotImplementedError, AttributeError) as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import sympy
@@ -18,11 +19,9 @@ from torch.nn.functional import linear
 from torch.overrides import TorchFunctionMode
 
 from derivations.tracing.operations import has_reading
-from derivations.tracing.program import Program, next_state
 from derivations.tracing.running import same_numbers
 from derivations.tracing.sizes import INPUT_WIDTHS, STATE_WIDTHS
-from discretize import compat
-from discretize.kernels.record.recording import as_function, decompositions, record, unknown_size, without_values
+from discretize.kernels.record.recording import ModuleRecord, UnknownSizes, as_function, decompositions, record
 
 __all__ = ["check_widths", "record_wide"]
 
@@ -35,8 +34,8 @@ Lengths = Mapping[Symbol, int] | Mapping[Symbol, torch.SymInt]  # of the free si
 
 
 def record_wide(
-    module: nn.Module, letters: Mapping[str, MatrixSymbol], inputs: tuple[object, ...]
-) -> tuple[Program, dict[Any, Expr]]:
+    module: nn.Module, letters: Mapping[str, MatrixSymbol], inputs: tuple[Any, ...]
+) -> tuple[ModuleRecord, dict[Any, Expr]]:
     r"""Record a program at unknown sizes; return it, and which symbol of torch's is which size.
 
     Args:    letters: of the parameters, by name, with their shapes; inputs: of the arguments, columns, the state's second.
@@ -47,42 +46,33 @@ def record_wide(
     names = [name for name, _ in module.named_parameters()]
     if missing := [name for name in names if name not in letters]:
         raise ValueError(f"no matrix in the equations is called {missing[0]}")
-    environment, own = compat.ShapeEnv(), dict[Symbol, Any]()
     shapes, columns, free = _lengths(module, letters, inputs)
-    for n, hint in zip(["batch", *free], HINTS, strict=False):
-        own[n] = unknown_size(environment, str(n), hint)
-    with without_values(environment):
-        weights = [torch.empty([_evaluated(n, own) for n in shape]) for shape in shapes]
-        samples = [torch.empty(own["batch"], _evaluated(m.shape[0], own)) for m in columns]
+    sizes = UnknownSizes(dict(zip(["batch", *free], HINTS, strict=False)))
+    own = sizes.by_name
+    weights = {name: [_evaluated(n, own) for n in shape] for name, shape in zip(names, shapes, strict=True)}
+    widths = {
+        str(k): tuple(_evaluated(m.shape[0], own) for m in part) if isinstance(part, tuple) else _evaluated(part.shape[0], own)
+        for k, part in enumerate(inputs)
+    }
     unknown = _resized(module, columns, own)
     called = as_function(unknown, {id(value): value for value in vars(unknown).values() if isinstance(value, torch.SymInt)})
 
-    def written_out(weights: list[Tensor], samples: list[Tensor]) -> Any:
-        given = iter(samples)
-        arguments = tuple(tuple(next(given) for _ in part) if isinstance(part, tuple) else next(given) for part in inputs)
+    def written_out(weights: Any, arguments: tuple[Any, ...]) -> Any:
         with _CellsWrittenOut():
             return called(weights, arguments)
 
-    graph, structure, constants = record(decompositions(has_reading), written_out, weights, samples)
-    if constants:
+    program = record(decompositions(has_reading), written_out, weights, widths, sizes, torch.get_default_dtype())
+    if program.constants:
         raise ValueError("the code keeps or makes tensors of one size")
-    if environment.guards or environment.replacements:
-        raise ValueError(
-            f"torch takes it for certain sizes only ({environment.guards[0].expr if environment.guards else 'some'})"
-        )
-    placeholders = [node.name for node in graph.nodes if node.op == "placeholder"]
-    own_names = dict(zip(placeholders, [*names, *(m.name for m in columns)], strict=True))
-    rest = iter(placeholders[len(names) :])
-    arguments = {str(k): tuple(next(rest) for _ in (p if isinstance(p, tuple) else (p,))) for k, p in enumerate(inputs)}
-    leaves = next(node for node in graph.nodes if node.op == "output").args[0]
-    returned, _ = next_state(leaves, structure, len(arguments["1"]))
-    several = frozenset(name for name, placed in arguments.items() if len(placed) > 1)
-    program = Program(type(module).__name__, graph, own_names, {}, arguments, several, "1", returned, True)
-    sizes = {own[n].node.expr: n for n in own if n != "batch"}
-    return program, {**sizes, own["batch"].node.expr: sympy.S.One}
+    if program.asked:
+        raise ValueError(f"torch takes it for certain sizes only ({program.asked})")
+    placed = [name for placeholders in program.inputs.values() for name in placeholders]
+    named = {**program.parameters, **dict(zip(placed, (m.name for m in columns), strict=True))}
+    program = replace(program.next_state(), name=type(module).__name__, parameters=named)
+    return program, {symbol: sympy.S.One if n == "batch" else n for symbol, n in sizes.symbols.items()}
 
 
-def check_widths(module: nn.Module, letters: Mapping[str, MatrixSymbol], inputs: tuple[object, ...], program: Program) -> None:
+def check_widths(module: nn.Module, letters: Mapping[str, MatrixSymbol], inputs: tuple[Any, ...], program: ModuleRecord) -> None:
     r"""Compare runs of a module with its record at unknown sizes.
 
     Args:    letters, inputs: as for `record_wide`; program: what that found.
@@ -103,7 +93,7 @@ def check_widths(module: nn.Module, letters: Mapping[str, MatrixSymbol], inputs:
 
 
 def _lengths(
-    module: nn.Module, letters: Mapping[str, MatrixSymbol], inputs: tuple[object, ...]
+    module: nn.Module, letters: Mapping[str, MatrixSymbol], inputs: tuple[Any, ...]
 ) -> tuple[list[tuple[Expr, ...]], list[MatrixSymbol], list[Symbol]]:
     """Return the parameters' shapes in letters, the columns that the arguments are, and the sizes that are free in them."""
     columns = [m for part in inputs for m in (part if isinstance(part, tuple) else (part,))]

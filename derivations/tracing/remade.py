@@ -18,11 +18,10 @@ from torch import nn
 from derivations.tracing.blocks import Unwide
 from derivations.tracing.elementwise import ELEMENTWISE
 from derivations.tracing.operations import MADE
-from derivations.tracing.program import Program
 from derivations.tracing.recorded import record_wide
 from derivations.tracing.sizes import INPUT_WIDTHS, STATE_WIDTHS, lengths_of, matrices
 from derivations.twins.cells import UnitEquations
-from discretize.kernels.record.recording import operation_name
+from discretize.kernels.record.recording import ModuleRecord, operation_name
 
 __all__ = ["MADE_AT", "which_numbers"]
 
@@ -30,7 +29,7 @@ MADE_AT = "made with "
 LARGE = 64
 
 
-def which_numbers(module: nn.Module, equations: UnitEquations, program: Program) -> str:
+def which_numbers(module: nn.Module, equations: UnitEquations, program: ModuleRecord) -> str:
     r"""Say which numbers of a module a proof for every width holds; nothing where its class has the same ones at other widths.
 
     Raises:  Unwide where the class has other numbers, or other code, at another width.
@@ -104,11 +103,11 @@ def _shapes(module: nn.Module) -> dict[str, torch.Size]:
     return {name: parameter.shape for name, parameter in module.named_parameters()}
 
 
-def _operations(program: Program) -> list[tuple[str, ...]]:
+def _operations(program: ModuleRecord) -> list[tuple[str, ...]]:
     return [(node.op, str(node.target), str(node.args), str(node.kwargs)) for node in program.graph.nodes]
 
 
-def _numbers(program: Program) -> set[float]:
+def _numbers(program: ModuleRecord) -> set[float]:
     """The numbers that a program computes with."""
     nodes = (node for node in program.graph.nodes if node.op == "call_function")
     values = (

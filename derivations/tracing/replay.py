@@ -12,9 +12,8 @@ from sympy import Add, Expr, S
 from sympy.core.function import AppliedUndef
 from torch import Tensor, nn
 
-from derivations.tracing.program import Program
 from derivations.twins.fields import SymbolicField, SymbolicStep
-from discretize.kernels.record.recording import call_with
+from discretize.kernels.record.recording import ModuleRecord, copied_with
 
 __all__ = ["Replay", "Replayed"]
 
@@ -46,7 +45,7 @@ class Replay:
     """Computes both sides at a point; letters that it does not name are 0."""
 
     module: nn.Module
-    program: Program
+    program: ModuleRecord
     system: SymbolicField | SymbolicStep
     right: Sequence[Expr]
     point: Mapping[Expr, Expr] = field(default_factory=dict)
@@ -58,7 +57,7 @@ class Replay:
         }
         values |= {id(b): b.double() if b.is_floating_point() else b for b in self.module.buffers()}
         with torch.no_grad():
-            answer = call_with(self.module, values, *self._arguments())
+            answer = copied_with(self.module, values)(*self._arguments())
         computed = self.program.state_of(answer)
         claimed = tuple(self._number(e) for e in self.right)
         terms = tuple(sum(abs(self._number(term)) for term in Add.make_args(e)) for e in self.right)
@@ -68,10 +67,11 @@ class Replay:
     def _arguments(self) -> list[Any]:
         """Make one sample: the numbers of the state and of the inputs in the order of the module's arguments."""
         state, inputs = iter(self.system.state), iter(self.system.inputs)
-        shapes = {n.name: n.meta["val"].shape for n in self.program.graph.nodes if n.op == "placeholder"}
         letters = {name: state if argument == self.program.state else inputs
                    for argument, names in self.program.inputs.items() for name in names}  # fmt: skip
-        given = {name: self._tensor([next(ahead) for _ in range(shapes[name][-1])])[None] for name, ahead in letters.items()}
+        given = {
+            name: self._tensor([next(ahead) for _ in range(self.program.width(name))])[None] for name, ahead in letters.items()
+        }
         return self.program.packed(given)
 
     def _tensor(self, letters: Any) -> Tensor:

@@ -33,10 +33,9 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from derivations.tracing.program import Program
 from discretize import compat
 from discretize.kernels.record.attributes import GlobalReads, beside_tensors
-from discretize.kernels.record.recording import own_line, results_kept
+from discretize.kernels.record.recording import ModuleRecord, own_line, results_kept
 from discretize.kernels.record.watched import Unwatched
 
 __all__ = ["SURROUNDINGS", "Conditions", "Setting", "as_recorded", "check_settings", "replayed", "same_numbers"]
@@ -118,7 +117,7 @@ class Setting:
         return {**SURROUNDINGS, **DEFAULTS}[self.around]()
 
 
-def as_recorded(module: nn.Module, program: Program) -> Conditions:
+def as_recorded(module: nn.Module, program: ModuleRecord) -> Conditions:
     r"""Compare runs of a module with its record.
 
     Returns: for which calls it is as recorded: those of one mode or of batches only, if it does otherwise in others.
@@ -140,7 +139,7 @@ def as_recorded(module: nn.Module, program: Program) -> Conditions:
 
 def check_settings(
     module: nn.Module,
-    program: Program,
+    program: ModuleRecord,
     ran: Callable[[Setting], Sequence[Tensor]],
     recorded: Callable[[Setting, torch.dtype], Sequence[Tensor]],
     surroundings: Sequence[str],
@@ -177,7 +176,7 @@ def _left_over(module: nn.Module, called: nn.Module) -> str:
 
 
 def _otherwise_in_the_other_mode(
-    module: nn.Module, program: Program, ran: Any, recorded: Any, surroundings: Sequence[str]
+    module: nn.Module, program: ModuleRecord, ran: Any, recorded: Any, surroundings: Sequence[str]
 ) -> bool:
     """Return whether the code does otherwise, or cannot be run, in the other of training and evaluation mode."""
     other = _settings(module, program, not module.training, surroundings[:1])
@@ -236,7 +235,7 @@ class _Outside:
         return self.reads.values_now(*of_kinds, *functions)
 
 
-def _settings(module: nn.Module, program: Program, training: bool, surroundings: Sequence[str]) -> Iterator[Setting]:
+def _settings(module: nn.Module, program: ModuleRecord, training: bool, surroundings: Sequence[str]) -> Iterator[Setting]:
     own, dice = program.dtype, torch.Generator().manual_seed(0)
     for dtype in dict.fromkeys((own, *TOLERANCES)):
         called = copy.deepcopy(module, results_kept(module))
@@ -291,21 +290,20 @@ def _overwritten(module: nn.Module, before: Mapping[str, Any], number: float) ->
 
 
 def _arguments(
-    program: Program, size: int, scale: float, dtype: torch.dtype, kind: str, dice: torch.Generator
+    program: ModuleRecord, size: int, scale: float, dtype: torch.dtype, kind: str, dice: torch.Generator
 ) -> dict[str, Tensor]:
-    found = {}
-    for node in program.graph.nodes:
-        if node.op == "placeholder" and any(node.name in names for names in program.inputs.values()):
-            value = node.meta["val"]
-            drawn = (scale * (2 * torch.rand(value.shape[-1], size, generator=dice) - 1)).to(value.device, dtype)
-            if kind == "with gradients, on a result of other code":  # not contiguous, and changed in place before
-                found[node.name] = drawn.requires_grad_().clone().mul_(1).T
-            else:
-                found[node.name] = drawn.T.contiguous().requires_grad_(kind == "with gradients" or kind in DEFAULTS)
-    return found
+    arguments = {}
+    for name in chain.from_iterable(program.inputs.values()):
+        device = program.placeholders[name].device
+        drawn = (scale * (2 * torch.rand(program.width(name), size, generator=dice) - 1)).to(device, dtype)
+        if kind == "with gradients, on a result of other code":  # not contiguous, and changed in place before
+            arguments[name] = drawn.requires_grad_().clone().mul_(1).T
+        else:
+            arguments[name] = drawn.T.contiguous().requires_grad_(kind == "with gradients" or kind in DEFAULTS)
+    return arguments
 
 
-def replayed(program: Program, given: Mapping[str, Tensor], dtype: torch.dtype) -> list[Tensor]:
+def replayed(program: ModuleRecord, given: Mapping[str, Tensor], dtype: torch.dtype) -> list[Tensor]:
     """Compute the record with all of its numbers of one dtype."""
     values = {**program.constants, **given}
     run = torch.fx.Interpreter(nn.Module(), garbage_collect_values=False, graph=program.graph)
@@ -313,7 +311,7 @@ def replayed(program: Program, given: Mapping[str, Tensor], dtype: torch.dtype) 
     return [run.env[leaf] for leaf in program.returned]
 
 
-def same_numbers(theirs: Sequence[Tensor], program: Program, given: Mapping[str, Tensor]) -> bool:
+def same_numbers(theirs: Sequence[Tensor], program: ModuleRecord, given: Mapping[str, Tensor]) -> bool:
     """Return whether a run in float64 gave what the record computes from the same numbers."""
     with torch.no_grad():
         return _close(_rows(theirs), _rows(replayed(program, given, torch.float64)), TOLERANCES[torch.float64])

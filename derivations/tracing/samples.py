@@ -23,9 +23,8 @@ import torch
 from torch.fx import Node
 
 from derivations.tracing.elementwise import ELEMENTWISE
-from derivations.tracing.operations import LAYOUT, MADE
-from derivations.tracing.program import Program
-from discretize.kernels.record.recording import operation_name, source_line
+from derivations.tracing.operations import MADE
+from discretize.kernels.record.recording import RESHAPES, SAME_NUMBERS, ModuleRecord, operation_name, source_line
 
 __all__ = ["check_samples"]
 
@@ -55,12 +54,11 @@ LAST = {"sort", "topk"}  # which work along the last axis where none is given
 WHOLE = 2**63 - 1  # the end of a slice that has none
 PRODUCTS = {"mm", "bmm", "addmm", "baddbmm", "mv", "dot"}
 MOVES = {"permute", "transpose", "t", "_to_copy"}
-RESHAPES = {"view", "_unsafe_view"}
 # What may be given the size of the batch: it is a length there.
-SIZED = RESHAPES | {"expand", *MADE}
+SIZED = {*RESHAPES, "expand", *MADE}
 
 
-def check_samples(program: Program) -> None:
+def check_samples(program: ModuleRecord) -> None:
     r"""Raise ValueError, with the line of code, where samples of a batch are mixed or counted."""
     _Samples(program).check()
 
@@ -68,10 +66,9 @@ def check_samples(program: Program) -> None:
 class _Samples:
     """Checks every operation, for one symbol of the size of the batch."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: ModuleRecord) -> None:
         self.program = program
-        first = next(node for node in program.graph.nodes if node.name == program.inputs[program.state][0])
-        self.size = first.meta["val"].shape[0].node.expr
+        self.size = program.batch
 
     def check(self) -> None:
         for node in self.program.graph.nodes:
@@ -111,7 +108,7 @@ class _Samples:
         if name in rules or name in PRODUCTS:
             return rules.get(name, self._contracts)(node)
         # What is left is free of the question, or has no reading and was refused.
-        return not (name in ELEMENTWISE or name in LAYOUT or name in MADE or name in MOVES)
+        return not (name in ELEMENTWISE or name in SAME_NUMBERS or name in MADE or name in MOVES)
 
     def _norm_mixes(self, node: Node) -> bool:
         x, axes = node.args[0], node.args[1]

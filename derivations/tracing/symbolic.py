@@ -20,13 +20,14 @@ from ctrnn.fields.field import VectorField
 from ctrnn.fields.noise import noise_channels
 from derivations.prover import symbols
 from derivations.prover.timelimit import OutOfTime, time_limit
-from derivations.tracing.program import Program, trace
 from derivations.tracing.reading import read
 from derivations.tracing.running import as_recorded
 from derivations.tracing.sizes import STATES, Widths, uncompiled
 from derivations.tracing.stepped import as_map
+from derivations.tracing.trace import trace
 from derivations.tracing.values import Entries, ordered
 from derivations.twins.fields import SymbolicField, SymbolicStep
+from discretize.kernels.record.recording import ModuleRecord
 
 __all__ = [
     "READ",
@@ -111,7 +112,7 @@ def symbolic_field(field: VectorField) -> SymbolicField:
     return cast(SymbolicField, symbolic(field))
 
 
-def system_of(program: Program, module: nn.Module, field: bool | None = None) -> SymbolicField | SymbolicStep:
+def system_of(program: ModuleRecord, module: nn.Module, field: bool | None = None) -> SymbolicField | SymbolicStep:
     """Read the equations of a recorded program."""
     field = isinstance(module, VectorField) if field is None else field
     arrays, given = letters_of(program, module, field)
@@ -128,7 +129,7 @@ def system_of(program: Program, module: nn.Module, field: bool | None = None) ->
     return kind(program.name, "this project", state, inputs, parameters, column, ordered(conditions))
 
 
-def letters_of(program: Program, module: nn.Module, field: bool) -> tuple[Mapping[str, Entries], dict[str, tuple[Any, ...]]]:
+def letters_of(program: ModuleRecord, module: nn.Module, field: bool) -> tuple[Mapping[str, Entries], dict[str, tuple[Any, ...]]]:
     """Return the letters of a module's parameters, by their names, and those of its arguments, by placeholder."""
     return _parameters(module), _arguments(program, field)
 
@@ -166,13 +167,13 @@ def diffusion_of(module: nn.Module, system: SymbolicField | SymbolicStep) -> Imm
     return found.flow.jacobian(ImmutableDenseMatrix(increments)).xreplace(letters).applyfunc(coefficient)
 
 
-def _arguments(program: Program, field: bool) -> dict[str, tuple[Any, ...]]:
+def _arguments(program: ModuleRecord, field: bool) -> dict[str, tuple[Any, ...]]:
     """Make letters for every placeholder: h_1, h_2 and c_1, c_2 for the state, x_1, ... for the first argument."""
     found: dict[str, tuple[Any, ...]] = {}
     for number, (argument, names) in enumerate(program.inputs.items()):
         for place, name in enumerate(names):
             letter = STATES[place] if argument == program.state else "x" if number == 0 else argument
-            width = next(node for node in program.graph.nodes if node.name == name).meta["val"].shape[-1]
+            width = program.width(name)
             found[name] = symbols.signals(letter, width) if field else _letters(letter, width)
     return found
 

@@ -13,6 +13,7 @@ begin, and that torch's record is for all sizes, is the work of this file and of
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
@@ -28,15 +29,14 @@ from derivations.prover.verdict import Verdict
 from derivations.tracing.blocks import Blocks, Unwide, contracted, each, place, total
 from derivations.tracing.decision import decide
 from derivations.tracing.elementwise import ELEMENTWISE
-from derivations.tracing.operations import LAYOUT, MADE
-from derivations.tracing.program import Program
+from derivations.tracing.operations import MADE
 from derivations.tracing.recorded import check_widths, record_wide
 from derivations.tracing.remade import MADE_AT, which_numbers
 from derivations.tracing.samples import check_samples
 from derivations.tracing.sizes import matrices
 from derivations.tracing.values import conditions_of, exact
 from derivations.twins.cells import UnitEquations
-from discretize.kernels.record.recording import operation_name
+from discretize.kernels.record.recording import SAME_NUMBERS, ModuleRecord, operation_name
 
 __all__ = ["certificates_for_every_width"]
 
@@ -61,7 +61,7 @@ def certificates_for_every_width(module: nn.Module, equations: UnitEquations) ->
         raise Unwide(f"not followed at unknown sizes: {words}") from reason
 
 
-def _decided(module: nn.Module, equations: UnitEquations, program: Program, sizes: Sizes) -> Iterator[Verdict]:
+def _decided(module: nn.Module, equations: UnitEquations, program: ModuleRecord, sizes: Sizes) -> Iterator[Verdict]:
     check_samples(program)
     values = _read(program, sizes)
     for leaf, rhs in zip(program.returned, equations.units.values(), strict=True):
@@ -91,7 +91,7 @@ def _as_read(e: Basic, module: nn.Module) -> Expr:
     return e.func(*(_as_read(a, module) for a in e.args)) if e.args else e
 
 
-def _read(program: Program, sizes: Sizes) -> dict[str, Any]:
+def _read(program: ModuleRecord, sizes: Sizes) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for node in program.graph.nodes:
         if node.op == "placeholder":
@@ -120,7 +120,7 @@ def _apply(node: Node, values: Mapping[str, Any], sizes: Sizes) -> Any:
     if isinstance(value, torch.SymInt):
         return _size(value, sizes)
     arguments: Any = torch.fx.node.map_arg(node.args, lambda other: values[other.name])
-    if str(node.target) == "<built-in function getitem>":
+    if node.target is operator.getitem:
         return arguments[0][arguments[1]]
     keywords = {k: v for k, v in node.kwargs.items() if k in ("alpha", "approximate", "min", "max")}
     if name in ELEMENTWISE:
@@ -128,9 +128,9 @@ def _apply(node: Node, values: Mapping[str, Any], sizes: Sizes) -> Any:
     if name in MADE or name == "expand":
         made = Blocks.of(S.Zero if name == "expand" else exact(MADE[name](*arguments)), _shape(node, sizes))
         return each("add", (arguments[0], made), {}) if name == "expand" else made
-    if name not in WIDE and name not in LAYOUT:
+    if name not in WIDE and name not in SAME_NUMBERS:
         raise Unwide(f"{node.target}")
-    return arguments[0].reshaped(_shape(node, sizes)) if name in LAYOUT else WIDE[name](node, sizes, *arguments)
+    return arguments[0].reshaped(_shape(node, sizes)) if name in SAME_NUMBERS else WIDE[name](node, sizes, *arguments)
 
 
 def _split(node: Node, sizes: Sizes, x: Blocks, _: object, dim: int = 0) -> list[Blocks]:

@@ -14,14 +14,14 @@ def shared(make):
     """The function, called once for each module as it is now."""
     from torch import nn  # noqa: PLC0415 - seconds, for tests that have no use for it
 
-    from derivations.tracing.program import Program  # noqa: PLC0415 - as torch
+    from discretize.kernels.record.recording import ModuleRecord  # noqa: PLC0415 - as torch
 
     def made(module, *others, **settings):
         if not isinstance(module, nn.Module):
             return make(module, *others, **settings)
         tensors = [*module.parameters(), *module.buffers()]
         state = [(id(t), t._version, t.requires_grad) for t in tensors], [(id(part), part.training) for part in module.modules()]
-        given = [id(each) if isinstance(each, Program) else str(each) for each in (*others, *settings.items())]
+        given = [id(each) if isinstance(each, ModuleRecord) else str(each) for each in (*others, *settings.items())]
         key = str((make.__name__, id(module), state, given))
         if key not in RECORDS:
             RECORDS[key] = make(module, *others, **settings), module, others

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from discretize.kernels.record.recording import operation_name
+from discretize.kernels.record.recording import FILLED, FILLED_BY, SAME_NUMBERS, operation_name
 from discretize.kernels.record.values import Value, row_major
 from discretize.kernels.record.zones import Reader
 
@@ -221,19 +221,15 @@ def _copy(reader: Reader, given: object, source: object, *_: object) -> Value:
 
 
 LAYOUT: dict[str, Callable[..., Any]] = {
-    **dict.fromkeys(("view", "reshape", "_unsafe_view", "unsqueeze", "squeeze", "expand", "alias", "detach", "clone"), _same),
-    **dict.fromkeys(("contiguous", "lift_fresh"), _same),
+    **dict.fromkeys(SAME_NUMBERS, _same),
     **dict.fromkeys(("_to_copy", "convert_element_type"), _converted),
     **dict.fromkeys(("t", "numpy_T"), _turned),
     "permute": _permute,
     "transpose": _transpose,
     "flip": _flip,
-    **dict.fromkeys(("full", "full_like"), _filled(1)),
-    "new_full": _filled(2),
-    "scalar_tensor": _filled(0),
-    **dict.fromkeys(("zeros", "zeros_like", "new_zeros"), _all(0.0)),
+    **{name: _filled(place) for name, place in FILLED_BY.items()},
+    **{name: _all(number) for name, number in FILLED.items()},
     **dict.fromkeys(("empty", "empty_like", "empty_permuted", "empty_strided", "new_empty"), _all(0.0)),  # written into later
-    **dict.fromkeys(("ones", "ones_like", "new_ones"), _all(1.0)),
     "copy": _copy,
     "slice": _slice,
     "select": _select,

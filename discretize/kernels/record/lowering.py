@@ -16,7 +16,7 @@ from torch.fx import Graph, Node
 from discretize.kernels.record.functions import FUNCTIONS
 from discretize.kernels.record.layout import LAYOUT
 from discretize.kernels.record.products import PRODUCTS, joined
-from discretize.kernels.record.recording import operation_name
+from discretize.kernels.record.recording import RESHAPES, operation_name
 from discretize.kernels.record.values import Value, row_major
 from discretize.kernels.record.zones import Reader, SumOverSamples, Zones
 
@@ -24,7 +24,6 @@ __all__ = ["is_known", "zones_of"]
 
 POWERS = {0.5: "sqrt", -1: "reciprocal", 1: "spread", -0.5: "rsqrt", 2: "square"}
 COUNTS = {"sum", "_to_copy", "where"}  # in whole numbers
-VIEWS = {"view", "reshape", "_unsafe_view"}
 # Of the same names as what is read, and something else.
 OTHERS = {
     *(("view", "dtype"), ("div", "Tensor_mode"), ("div", "Scalar_mode"), ("round", "decimals")),
@@ -74,7 +73,7 @@ def _note_order(zones: Zones, reader: Reader, node: Node) -> None:
         return
     read = node.all_input_nodes if node.target is not operator.getitem else node.all_input_nodes[0].all_input_nodes
     sources = [source for source in read if isinstance(zones.rows.get(source), Value) and reader.sizes(source)]
-    if operation_name(node) in VIEWS:
+    if operation_name(node) in RESHAPES:
         sources = sources[:1]
         found = {reader.outside(source) * reader.inside(source) // reader.outside(node) for source in sources}
     else:

@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor, nn
-from torch.fx import Graph, GraphModule
+from torch.fx import GraphModule
 
 from ctrnn import VectorField
 from ctrnn.rewriting import Rewritten
@@ -23,7 +23,7 @@ from discretize import compat
 from discretize.kernels.record.attributes import attributes_of
 from discretize.kernels.record.lowering import is_known, zones_of
 from discretize.kernels.record.phases import ProgramValues
-from discretize.kernels.record.recording import copied_with, decompositions, is_in_place, record, unknown_size, without_values
+from discretize.kernels.record.recording import ModuleRecord, UnknownSizes, copied_with, decompositions, record
 from discretize.kernels.record.rewriting import OF_DERIVATIVES, RULES
 from discretize.kernels.record.values import Value
 from discretize.kernels.record.zones import Unknown, Zones
@@ -164,40 +164,33 @@ def program_of(
     learned = [weight.requires_grad for weight in weights_of(module)]
     moved = ("h", *(name for name in ("x", "dt") if wanted.get(name)))
     widths = module.samples | {"cotangent": module.field.state_size}
-    graph, has_gradient, constants = _joint_graph(module, moved, learned, widths, dtype)
-    placeholders = [node for node in graph.nodes if node.op == "placeholder"]
-    samples = placeholders[len(learned) : len(learned) + len(widths)]
-    read = zones_of(graph, {node.name: name for node, name in zip(samples, widths, strict=True)}, dtype)
-    outputs: Any = graph.output_node().args[0]
-    following, *found = outputs
-    answers = iter(found)
+    joint, has_gradient = _joint_record(module, moved, learned, widths, dtype)
+    read = zones_of(joint.graph, {placeholder: name for name, (placeholder,) in joint.inputs.items()}, dtype)
+    following, *cotangents = joint.returned
+    answers = iter(cotangents)
     nodes = iter([next(answers) if there else None for there in has_gradient])
     gradients = {name: _row(read, next(nodes), widths[name]) for name in moved}
     after = read.after_graph([next(nodes) if moves else None for moves in learned])
     units = module.field.state_size if isinstance(module, StateJVP) else None
     text = write(ProgramValues(_row(read, following, module.field.state_size), gradients, read.pairs, units))
-    return Program(read.before_graph(), text, read.shapes, after, constants, (None,) * len(widths))
+    return Program(read.before_graph(), text, read.shapes, after, tuple(joint.constants.values()), (None,) * len(widths))
 
 
-def _joint_graph(
+def _joint_record(
     module: StepModule | FlowModule,
     moved: Sequence[str],
     learned: Sequence[bool],
     widths: Mapping[str, int],
     dtype: torch.dtype,
-) -> tuple[Graph, list[bool], tuple[Tensor, ...]]:
-    """Record a module with its gradients to `moved` samples and learned weights; tell which there are, and constants it makes."""
-    environment, weights = compat.ShapeEnv(), [weight.detach() for weight in weights_of(module)]
-    batch: Any = unknown_size(environment, "batch", 3)
-    with without_values(environment):
-        like = [torch.empty_like(weight) for weight in weights]
-        given = [torch.empty(batch, width, dtype=dtype, device=module.field.device) for width in widths.values()]
+) -> tuple[ModuleRecord, list[bool]]:
+    """Record a module with its gradients to `moved` samples and learned weights; tell which there are."""
+    weights = {str(place): weight.detach() for place, weight in enumerate(weights_of(module))}
     has_gradient, keeps_all = list[bool](), list[bool]()
 
-    def joint(weights: list[Tensor], *given: Tensor) -> list[Tensor]:
-        cotangent = given[-1]
+    def joint(weights: list[Tensor], arguments: tuple[Tensor, ...]) -> list[Tensor]:
+        *given, cotangent = arguments
         weights = [w.detach().requires_grad_(moves) for w, moves in zip(weights, learned, strict=True)]
-        samples = {name: tensor.detach().requires_grad_() for name, tensor in zip(module.samples, given, strict=False)}
+        samples = {name: tensor.detach().requires_grad_() for name, tensor in zip(module.samples, given, strict=True)}
         code = with_weights(module, weights)
         before = _values(code)
         with torch.enable_grad(), Rewritten(RULES):
@@ -210,15 +203,15 @@ def _joint_graph(
         has_gradient.extend(gradient is not None for gradient in gradients)
         return [following, *(gradient for gradient in gradients if gradient is not None)]
 
-    graph, _, constants = record(decompositions(is_known, all_of_torch=True), joint, like, *given)
-    graph.eliminate_dead_code()  # as `new_zeros(0)`, which on a GPU torch makes of every `logsigmoid` and does not read
-    if environment.guards or environment.replacements:
+    ways, sizes = decompositions(is_known, all_of_torch=True), UnknownSizes({"batch": 3})
+    recorded = record(ways, joint, weights, widths, sizes, dtype, module.field.device)
+    if recorded.asked:
         raise Unknown("its code makes a number of the size of the batch; `h.shape[0]` in place of `len(h)` does not")
-    if any(constant.requires_grad for constant in constants.values()):
+    if any(constant.requires_grad for constant in recorded.constants.values()):
         raise Unknown("its code reads a tensor with a gradient that is no parameter")
-    if not all(keeps_all) or any(map(is_in_place, graph.nodes)):
+    if not all(keeps_all) or recorded.changes_what_it_is_given:
         raise Unknown("its code changes what the field keeps")
-    return graph, has_gradient[-len(moved) - sum(learned) :], tuple(constants.values())  # recorded twice
+    return recorded, has_gradient[-len(moved) - sum(learned) :]  # recorded twice
 
 
 def _row(read: Zones, node: Any, width: int) -> Value:

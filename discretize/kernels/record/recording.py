@@ -16,7 +16,9 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from itertools import chain
 from threading import get_ident
 from typing import Any, TypeVar
 
@@ -29,8 +31,13 @@ from ctrnn.rewriting import Rewritten
 from discretize import compat
 
 __all__ = [
+    "FILLED",
+    "FILLED_BY",
+    "RESHAPES",
+    "SAME_NUMBERS",
+    "ModuleRecord",
+    "UnknownSizes",
     "as_function",
-    "call_with",
     "copied_with",
     "decompositions",
     "is_in_place",
@@ -39,33 +46,183 @@ __all__ = [
     "record",
     "results_kept",
     "source_line",
-    "unknown_size",
     "user_lines",
-    "without_values",
 ]
 
 # Files whose lines no user wrote.
 OURS = (__file__, copy.__file__, inspect.getfile(Rewritten), os.path.join(os.path.dirname(__file__), "rewriting.py"))
 
+FRAME = re.compile(r'^ *(File "(.+)", line (\d+), in .*)(?:\n(?! *File ") *(.*))?', re.MULTILINE)
 WHOLE = {"diagonal_backward"}  # which torch takes apart into what it cannot record
+
+# Operations that give the same numbers in axes of other sizes, or repeated along axes.
+RESHAPES = ("view", "reshape", "_unsafe_view")
+SAME_NUMBERS = (
+    *RESHAPES,
+    *("alias", "clone", "contiguous", "detach", "expand", "lift_fresh", "lift_fresh_copy", "squeeze", "unsqueeze"),
+)
+# Tensors made of nothing but a shape: which argument is the number in them, or that number.
+FILLED_BY = {"full": 1, "full_like": 1, "new_full": 2, "scalar_tensor": 0}
+FILLED = dict.fromkeys(("zeros", "zeros_like", "new_zeros"), 0) | dict.fromkeys(("ones", "ones_like", "new_ones"), 1)
 
 Module = TypeVar("Module", bound=nn.Module)
 Known = Callable[[str, str], bool]
 Decompositions = Mapping["compat.OpOverload", Callable[..., Any]]
 
 
-def record(
-    ways: Decompositions, code: Callable[..., object], *arguments: object
-) -> tuple[Graph, compat.TreeSpec, dict[str, Tensor]]:
-    r"""The core operations that code does on tensors without values.
+class UnknownSizes:
+    r"""Sizes from 2 on that torch does not know, by their names, and whether it asked something of them while it recorded.
 
-    Args:    ways: in which operations are taken apart, `decompositions`; arguments: tensors made under `without_values`, or
-             tuples and lists of them.
-    Returns: the graph; the structure of what the code returns, whose leaves the graph returns; and the values of tensors that
-             the code makes or keeps, by placeholder, which come after those of the arguments.
+    Args:    hints: what torch sees of each where it must see a number; a batch, "batch", that is not among them is one sample.
+    """
+
+    def __init__(self, hints: Mapping[Any, int]) -> None:
+        compat.require(compat.RECORDING)
+        self.environment: Any = compat.ShapeEnv()
+        self.by_name: dict[Any, Any] = {name: self._size(str(name), hint) for name, hint in hints.items()}
+        self.symbols: dict[Any, Any] = {size.node.expr: name for name, size in self.by_name.items()}
+
+    def _size(self, name: str, hint: int) -> torch.SymInt:
+        from_two = compat.ValueRanges(2, compat.int_oo)
+        source, several = compat.ConstantSource(name), compat.StrictMinMaxConstraint(warn_only=False, vr=from_two)
+        with _without_own_files():
+            symbol = self.environment.create_symbol(
+                hint, source=source, dynamic_dim=compat.DimDynamic.DYNAMIC, constraint_dim=several
+            )
+        size: Any = self.environment.create_symintnode(symbol, hint=hint, source=source)
+        return size
+
+    def without_values(self) -> compat.FakeTensorMode:
+        """Where tensors that are made have shapes and no values, nor memory that code could look at, as .numpy() does."""
+        compat.keep_device_guard()
+        with compat.functorch_config.patch(fake_tensor_allow_unsafe_data_ptr_access=False):
+            return compat.FakeTensorMode(shape_env=self.environment, allow_non_fake_inputs=True)
+
+    @property
+    def asked(self) -> str:
+        """What was asked first, as batch > 3; nothing where the record is of all sizes."""
+        names = {symbol: symbol.func(str(name)) for symbol, name in self.symbols.items()}
+        guards = (guard.expr.xreplace(names) for guard in self.environment.guards)
+        fixed = (f"{old.xreplace(names)} = {new}" for old, new in self.environment.replacements.items())
+        return str(next(chain(guards, fixed), ""))
+
+
+@dataclass(frozen=True)
+class ModuleRecord:
+    r"""The operations of a module's code, which kernels lower and proofs read, and what placeholders and results of them are.
+
+    Args:    graph: of core operations, none without a use; parameters: names of weights, by placeholder; inputs: for each
+             argument its placeholders; several: the arguments that are tuples of tensors; constants: the values of tensors that
+             the code makes or keeps, by placeholder; returned: the nodes that are returned, and `structure` in which; dtype: of
+             the inputs; any_batch: whether the batch has an unknown size, or is one sample; asked: what was asked of unknown
+             sizes, in words; name: of the module; note: what of the answer is not read, in words.
+    """
+
+    graph: Graph
+    parameters: Mapping[str, str]
+    inputs: Mapping[str, tuple[str, ...]]
+    several: frozenset[str]
+    constants: Mapping[str, Tensor]
+    returned: tuple[Any, ...]
+    structure: Any
+    dtype: torch.dtype
+    any_batch: bool
+    asked: str = ""
+    name: str = ""
+    note: str = ""
+
+    @cached_property
+    def placeholders(self) -> dict[str, Tensor]:
+        """The tensors without values that it was recorded with, by placeholder."""
+        return {node.name: node.meta["val"] for node in self.graph.nodes if node.op == "placeholder"}
+
+    @property
+    def state(self) -> str:
+        """The argument that is the state, the second one."""
+        return list(self.inputs)[min(1, len(self.inputs) - 1)]
+
+    @property
+    def changes_what_it_is_given(self) -> bool:
+        return any(map(is_in_place, self.graph.nodes))
+
+    @property
+    def batch(self) -> Any:
+        """torch's symbol of the size of the batch, where that is unknown."""
+        size: Any = self.placeholders[self.inputs[self.state][0]].shape[0]
+        return size.node.expr
+
+    def width(self, placeholder: str) -> int:
+        """How many numbers a sample has in an input."""
+        return int(self.placeholders[placeholder].shape[-1])
+
+    def packed(self, given: Mapping[str, Tensor]) -> list[Any]:
+        """Arrange tensors by placeholder as the module's arguments, several tensors as a tuple."""
+        columns = {argument: tuple(given[name] for name in names) for argument, names in self.inputs.items()}
+        return [tensors if argument in self.several else tensors[0] for argument, tensors in columns.items()]
+
+    def next_state(self) -> ModuleRecord:
+        """The record of the next state alone, of all that the module returns."""
+        returned, note = _next_state(self.returned, self.structure, len(self.inputs[self.state]))
+        return replace(self, returned=returned, note=note)
+
+    def state_of(self, answer: object) -> list[Tensor]:
+        """Find the next state in what a call returns."""
+        leaves, structure = compat.tree_flatten(answer)
+        return list(_next_state(leaves, structure, len(self.inputs[self.state]))[0])
+
+
+def _next_state(leaves: Any, structure: Any, count: int) -> tuple[tuple[Any, ...], str]:
+    """Find the next state in what a cell returns: all of it, or the last part, as in (output, state)."""
+    children = [child.num_leaves for child in structure.children()] if structure.num_nodes > 1 else [1]
+    if sum(children) == count:
+        return tuple(leaves), ""
+    if children[-1] == count and structure.type in (tuple, list):
+        return tuple(leaves[-count:]), "of what the module returns, the last part is the next state and the rest is not compared"
+    raise ValueError(f"the module returns {len(leaves)} tensors where its state has {count}.")
+
+
+def record(
+    ways: Decompositions,
+    code: Callable[[Any, tuple[Any, ...]], object],
+    weights: Mapping[str, Any],
+    widths: Mapping[str, Any],
+    sizes: UnknownSizes,
+    dtype: torch.dtype,
+    device: torch.device | None = None,
+) -> ModuleRecord:
+    r"""Record the core operations that code does on tensors without values.
+
+    Args:    ways: in which operations are taken apart, `decompositions`; code: of weights and arguments, as `as_function` makes
+             it; weights: by name, tensors like them, or their shapes; widths: of each argument, a tuple of them for one of
+             several tensors; sizes: that of the batch, and those of the shapes and widths that have none; dtype, device: of the
+             arguments.
     Raises:  ValueError, with the line of code, where the code branches on values or torch cannot follow it; `compat.Missing`.
     """
-    compat.require(compat.RECORDING)
+    batch = sizes.by_name.get("batch", 1)
+    split = {argument: width if isinstance(width, tuple) else (width,) for argument, width in widths.items()}
+    several = frozenset(argument for argument, width in widths.items() if isinstance(width, tuple))
+    with sizes.without_values():
+        like = [torch.empty_like(each) if isinstance(each, Tensor) else torch.empty(each) for each in weights.values()]
+        made = {
+            argument: tuple(torch.empty(batch, n, dtype=dtype, device=device) for n in parts) for argument, parts in split.items()
+        }
+    arguments = tuple(parts if argument in several else parts[0] for argument, parts in made.items())
+    graph, structure, constants = _graph(ways, code, like, arguments)
+    # As `new_zeros(0)`, which on a GPU torch makes of every `logsigmoid` and does not read.
+    graph.eliminate_dead_code()
+    placed = iter(graph.find_nodes(op="placeholder"))
+    parameters = {next(placed).name: name for name in weights}
+    inputs = {argument: tuple(next(placed).name for _ in parts) for argument, parts in split.items()}
+    returned: Any = graph.output_node().args[0]
+    any_batch = "batch" in sizes.by_name
+    return ModuleRecord(graph, parameters, inputs, several, constants, tuple(returned), structure, dtype, any_batch, sizes.asked)
+
+
+def _graph(
+    ways: Decompositions, code: Callable[..., object], *arguments: object
+) -> tuple[Graph, compat.TreeSpec, dict[str, Tensor]]:
+    """Record a graph; return it with the structure of what the code returns, whose leaves the graph returns, and the values of
+    tensors that the code makes or keeps, by placeholder, which come after those of the arguments."""
     structures = list[Any]()
 
     def flat(*arguments: object) -> list[Any]:
@@ -80,23 +237,6 @@ def record(
             with compat.preserve_node_meta():
                 recorded = compat.make_fx(functionalize(Interpreter(recorded).run), **how)(*arguments)
     return recorded.graph, structures[0], _constants(recorded)
-
-
-def without_values(environment: compat.ShapeEnv) -> compat.FakeTensorMode:
-    """Where tensors that are made have shapes and no values, nor memory that code could look at, as .numpy() does."""
-    compat.keep_device_guard()
-    with compat.functorch_config.patch(fake_tensor_allow_unsafe_data_ptr_access=False):
-        return compat.FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True)
-
-
-def unknown_size(environment: compat.ShapeEnv, name: str, hint: int) -> torch.SymInt:
-    """A size from 2 on; torch sees `hint` where it must see a number, and notes that among the environment's guards."""
-    from_two = compat.ValueRanges(2, compat.int_oo)
-    source, several = compat.ConstantSource(name), compat.StrictMinMaxConstraint(warn_only=False, vr=from_two)
-    with _without_own_files():
-        symbol = environment.create_symbol(hint, source=source, dynamic_dim=compat.DimDynamic.DYNAMIC, constraint_dim=several)
-    size: Any = environment.create_symintnode(symbol, hint=hint, source=source)
-    return size
 
 
 def is_in_place(node: Node) -> bool:
@@ -114,16 +254,19 @@ def operation_name(node: Node) -> str:
 
 def source_line(node: Node) -> str:
     """Where in the user's code an operation comes from."""
-    lines = [line.strip() for line in (node.meta.get("stack_trace") or "").splitlines()]
-    given = [k for k, line in enumerate(lines) if line.startswith('File "') and not _is_torch(line)]
-    places = [k for k in given if not any(file in lines[k] for file in OURS)]
-    return ": ".join(lines[places[-1] : places[-1] + 2]) if places else "a line that torch does not tell"
+    frames = _user_frames(node)
+    return ": ".join(filter(None, frames[-1][2:])) if frames else "a line that torch does not tell"
 
 
 def user_lines(node: Node) -> list[tuple[str, int]]:
     """The files and lines of the user's code that an operation comes from, the innermost last."""
-    frames = re.findall(r'^\s*File "(.+)", line (\d+), in ', node.meta.get("stack_trace") or "", re.MULTILINE)
-    return [(file, int(line)) for file, line in frames if not _is_torch(file) and file not in OURS]
+    return [(file, int(line)) for file, line, *_ in _user_frames(node)]
+
+
+def _user_frames(node: Node) -> list[tuple[str, str, str, str]]:
+    """File, number of the line, what Python says of both, and the line."""
+    frames = FRAME.findall(node.meta.get("stack_trace") or "")
+    return [(file, line, place, text) for place, file, line, text in frames if not _is_torch(file) and file not in OURS]
 
 
 def own_line(frames: traceback.StackSummary, *others: str) -> str:
@@ -141,11 +284,6 @@ def copied_with(module: Module, values: Mapping[int, Tensor]) -> Module:
     return copy.deepcopy(module, dict(values))
 
 
-def call_with(module: nn.Module, values: Mapping[int, Tensor], *arguments: object) -> Any:
-    """The answer of `copied_with`."""
-    return copied_with(module, values)(*arguments)
-
-
 def results_kept(module: nn.Module) -> dict[int, Tensor]:
     """Tensors that a module keeps from a computation, as pruned weights, which torch would refuse to copy; by their ids."""
     kept = (value for part in module.modules() for value in vars(part).values() if isinstance(value, Tensor))
@@ -161,7 +299,7 @@ def as_function(module: nn.Module, kept: Mapping[int, Any] | None = None) -> Cal
     same = {**{key: value for key, value in visited.items() if isinstance(value, Tensor)}, **(kept or {})}
 
     def called(given: Any, arguments: tuple[object, ...]) -> Any:
-        return call_with(module, {**same, **{id(old): new for old, new in zip(tensors, given, strict=True)}}, *arguments)
+        return copied_with(module, {**same, **{id(old): new for old, new in zip(tensors, given, strict=True)}})(*arguments)
 
     return called
 
