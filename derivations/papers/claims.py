@@ -29,7 +29,7 @@ from sympy.core.function import AppliedUndef
 from derivations.claim import Entry, Equal, Every, Expands, Less, Rounds, Tends
 from derivations.papers.doubt import WRONG, solved
 from derivations.papers.equations import SIDES, About, Equation, NotRead, Paper
-from derivations.papers.grammar import Chain, joined, new_letter
+from derivations.papers.grammar import RelationChain, joined, new_letter
 from derivations.papers.letters import Letter
 from derivations.papers.meaning import Definition, Known, Meaning, Meant, name_of_value, names_of
 from derivations.papers.names import mentioned
@@ -84,7 +84,7 @@ class Judge:
                 given = paper.known.given
                 paper.doubt({name} - given - {""}, equation.place)
 
-    def _chain(self, chain: Chain) -> None:
+    def _chain(self, chain: RelationChain) -> None:
         for n, relation in enumerate(chain.relations):
             if RELATIONS[relation.text] == ":=" and (n or chain.defines is None):
                 raise Unread(relation, ":= stands behind a new letter, or a function of one, which it defines")
@@ -96,7 +96,7 @@ class Judge:
         for n in range(start, len(chain.relations)):
             self.claim(chain, n, Meaning(self.paper.known), own=False)
 
-    def _says(self, chain: Chain) -> bool:
+    def _says(self, chain: RelationChain) -> bool:
         """Note what the first equation defines or supposes, if it does."""
         said = self.equation.definition()
         if said.value in (oo, -oo) or said.value.has(Order):
@@ -189,7 +189,7 @@ class Judge:
             if slopes and not other.has(Derivative):
                 raise ValueError(f"an equation of {min(slopes)} is read where its derivative stands alone on the left")
 
-    def claim(self, chain: Chain, n: int, meaning: Meaning, *, own: bool) -> None:
+    def claim(self, chain: RelationChain, n: int, meaning: Meaning, *, own: bool) -> None:
         """Claim a step of a chain; own: by equations that the front matter names, and by no others of their letters."""
         sides, relation = chain.sides[n : n + 2], RELATIONS[chain.relations[n].text]
         plain = not any(side in (oo, -oo) or side.has(Order) for side in sides)
@@ -215,7 +215,7 @@ class Judge:
             label = self.paper.entries[-1].label
             self.paper.about[label] = replace(self.paper.about[label], shown=other)
 
-    def _asks(self, chain: Chain) -> str:
+    def _asks(self, chain: RelationChain) -> str:
         """Ask whether another letter is meant, where one that a line gives stands alone again, with something else."""
         left, right = solved(*chain.sides[:2])
         if isinstance(left, NumberSymbol):
@@ -303,7 +303,7 @@ class Judge:
         self.paper.entries.append(entry)
         self.paper.about[label] = About(self.equation, about, tuple(assumed), by, of_sides, unread)
 
-    def compare_units(self, chain: Chain) -> None:
+    def compare_units(self, chain: RelationChain) -> None:
         """Add what must be true of units, where any are declared."""
         letters, found = self.paper.known.letters, self.paper.units
         sides = [side for side in chain.sides if side not in (oo, -oo) and not side.has(Order)]

@@ -10,7 +10,7 @@ from sympy.core.function import AppliedUndef
 
 from derivations.claim import Entry
 from derivations.papers.doubt import WRONG, Doubt, in_row, lacking, may_say, solved
-from derivations.papers.grammar import Chain, new_letter, read_chain
+from derivations.papers.grammar import RelationChain, new_letter, read_chain
 from derivations.papers.letters import FrontMatter, Letter
 from derivations.papers.meaning import Definition, Known, Meant, name_of_value
 from derivations.papers.names import mentioned
@@ -63,7 +63,7 @@ class Equation:
     display: int
     found: Sequence[Token]
     labels: dict[Token, str]
-    chain: Chain | None = None
+    chain: RelationChain | None = None
     unread: NotRead | None = None
 
     @property

@@ -16,15 +16,15 @@ from sympy import Expr, evaluate
 from derivations.grammar import Misplaced, parse
 from derivations.papers.letters import Letter
 from derivations.papers.names import Cursor
-from derivations.papers.reading import CONSTANTS, FUNCTIONS, Reader
+from derivations.papers.reading import CONSTANTS, FUNCTIONS, FormulaReader
 from derivations.papers.tokens import RELATIONS, Token, Unread
 from derivations.papers.words import words
 
-__all__ = ["Chain", "alone", "joined", "new_letter", "read_chain", "read_value"]
+__all__ = ["RelationChain", "alone", "joined", "new_letter", "read_chain", "read_value"]
 
 
 @dataclass(frozen=True)
-class Chain:
+class RelationChain:
     """Holds sides, the relations between them with places, the sides as printed, and the letter that the first one defines.
 
     objection: why a formula that is read is not judged; sizes: "one unit" where signs of matrices are read as those of numbers.
@@ -59,7 +59,7 @@ def _tree(found: Sequence[Token], letters: Mapping[str, Letter], functions: Mapp
 
 def read_chain(
     found: Sequence[Token], letters: Mapping[str, Letter], functions: Mapping[str, Any], defined: Container[str]
-) -> Chain:
+) -> RelationChain:
     r"""Read a formula.
 
     Args:    found: its tokens; letters, functions: what is declared, by name; defined: names of those that earlier lines
@@ -72,7 +72,7 @@ def read_chain(
         if RELATIONS[sign.text] == ":=":
             raise Unread(sign, f"{letter.name} is defined before")
         letter = None
-    reader = Reader(letters, functions, defined)
+    reader = FormulaReader(letters, functions, defined)
     with evaluate(False):
         tree = _tree(found, letters, functions)
         sides = tuple(reader.visit(side) for side in tree.children[::2])
@@ -81,7 +81,7 @@ def read_chain(
     relations = tuple(found[k] for k in places)
     ends = zip([0, *(k + 1 for k in places)], [*places, len(found)], strict=True)
     texts = tuple(joined(found[a:b]) for a, b in ends)
-    return Chain(sides, relations, texts, letter, reader.objection, reader.sizes)
+    return RelationChain(sides, relations, texts, letter, reader.objection, reader.sizes)
 
 
 def read_value(found: Sequence[Token], letters: Mapping[str, Letter], functions: Mapping[str, Any]) -> Expr:

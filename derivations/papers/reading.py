@@ -45,7 +45,7 @@ from derivations.papers.meaning import differentiated, name_of_value
 from derivations.papers.tokens import Token, Unread
 from derivations.twins.written import ELEMENTWISE
 
-__all__ = ["CONSTANTS", "FUNCTIONS", "Order", "Reader"]
+__all__ = ["CONSTANTS", "FUNCTIONS", "Order", "FormulaReader"]
 
 FUNCTIONS: dict[str, Callable[[Expr], Expr]] = {
     **{name: ELEMENTWISE[name] for name in ("tanh", "exp", "log", "sin", "cos")},
@@ -57,7 +57,7 @@ CONSTANTS = {"e": E, "pi": pi}
 Order = Function("O")
 
 
-class Reader(Values):
+class FormulaReader(Values):
     """Makes an expression of each rule; `bound` are the letters of integrals, sums and limits, by name."""
 
     def __init__(self, letters: Mapping[str, Letter], functions: Mapping[str, Any], defined: Container[str]) -> None:

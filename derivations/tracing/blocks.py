@@ -18,7 +18,7 @@ import sympy
 from sympy import Add, Basic, Expr, Function, S, Symbol, expand_mul
 
 from derivations.tracing.elementwise import ELEMENTWISE
-from derivations.tracing.values import Entries, Value
+from derivations.tracing.guarded import Entries, GuardedValue
 
 __all__ = ["Blocks", "Unwide", "contracted", "each", "place", "total"]
 
@@ -58,7 +58,7 @@ class Blocks:
     @staticmethod
     def of(e: Expr, shape: Sequence[Expr]) -> Blocks:
         values = np.empty((1,) * len(shape), dtype=object)
-        values[(0,) * len(shape)] = Value(e)
+        values[(0,) * len(shape)] = GuardedValue(e)
         return Blocks(tuple((sympy.sympify(n),) for n in shape), values)
 
     @property
@@ -66,8 +66,8 @@ class Blocks:
         return tuple(sympy.expand(sum(segments)) for segments in self.axes)
 
     def renamed(self, letters: dict[Any, Any]) -> Entries:
-        def rename(v: Value) -> Value:
-            return Value(v.expr.xreplace(letters), frozenset(c.xreplace(letters) for c in v.where))
+        def rename(v: GuardedValue) -> GuardedValue:
+            return GuardedValue(v.expr.xreplace(letters), frozenset(c.xreplace(letters) for c in v.where))
 
         return np.asarray(np.frompyfunc(rename, 1, 1)(self.values), dtype=object)
 
@@ -108,7 +108,7 @@ class Blocks:
         for length, values in zip(self.axes[axis], np.split(self.values, len(self.axes[axis]), axis), strict=True):
             if length != 1 and any(along in c.free_symbols for v in values.reshape(-1) for c in v.where):
                 raise Unwide("a condition on every term of a sum")
-            fold = (lambda v: v) if length == 1 else (lambda v, n=length: Value(total(v.expr, along, n), v.where))
+            fold = (lambda v: v) if length == 1 else (lambda v, n=length: GuardedValue(total(v.expr, along, n), v.where))
             parts.append(np.asarray(np.frompyfunc(fold, 1, 1)(values), dtype=object))
         axes = (*self.axes[:axis], (S.One,), *self.axes[axis + 1 :])
         return Blocks(axes, sum(parts[1:], parts[0]))

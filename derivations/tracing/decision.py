@@ -20,7 +20,7 @@ from derivations.rules.numbers import differs
 from derivations.rules.quotients import NotShown
 from derivations.rules.reading import Reading, Unreadable, as_sympy
 from derivations.rules.terms import ZERO, subterms
-from derivations.tracing.values import assuming, ordered
+from derivations.tracing.guarded import assuming, ordered
 
 __all__ = ["corners", "decide"]
 

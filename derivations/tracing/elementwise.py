@@ -1,4 +1,4 @@
-r"""Readings of torch's operations on single entries: functions of expressions, which give one or a `Value` with conditions."""
+r"""Readings of torch's operations on single entries: functions of expressions, which give one or a `GuardedValue`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import numpy as np
 import sympy
 from sympy import Abs, Basic, Eq, Expr, Max, Min, Ne, Piecewise, Rational, S, erf, exp, tanh
 
-from derivations.tracing.values import (
+from derivations.tracing.guarded import (
     DOMAINS,
     Entries,
-    Value,
+    GuardedValue,
     exact,
     guarded,
     is_truth,
@@ -25,7 +25,7 @@ from derivations.tracing.values import (
 
 __all__ = ["ELEMENTWISE"]
 
-Reading = Callable[..., Expr | Value]  # of the entries, as SymPy has them
+Reading = Callable[..., Expr | GuardedValue]  # of the entries, as SymPy has them
 
 # torch's defaults: F.softplus is linear above this, F.leaky_relu has this slope below 0.
 THRESHOLD, SLOPE = S(20), 0.01
@@ -35,14 +35,14 @@ def _entrywise(function: Reading) -> Callable[..., Entries]:
     """Entry by entry, with torch's broadcasting, which is numpy's."""
 
     def over_all(*arrays: Entries | float, **keywords: float) -> Entries:
-        def one(*values: Value | float) -> Value:
-            found = function(*(v.expr if isinstance(v, Value) else exact(v) for v in values), **keywords)
-            found = found if isinstance(found, Value) else Value(found)
+        def one(*values: GuardedValue | float) -> GuardedValue:
+            found = function(*(v.expr if isinstance(v, GuardedValue) else exact(v) for v in values), **keywords)
+            found = found if isinstance(found, GuardedValue) else GuardedValue(found)
             # What is undefined stays so, times 0 or not; `where` alone leaves a case out.
             return (
                 found
                 if function is _where
-                else Value(found.expr, found.where.union(*(v.where for v in values if isinstance(v, Value))))
+                else GuardedValue(found.expr, found.where.union(*(v.where for v in values if isinstance(v, GuardedValue))))
             )
 
         if function is _where:
@@ -55,7 +55,7 @@ def _entrywise(function: Reading) -> Callable[..., Entries]:
 def _of_numbers(function: Reading) -> Reading:
     """A function of numbers; truth values count as 1 and 0, keywords as the rationals they are."""
 
-    def of(*values: Basic, **keywords: float) -> Expr | Value:
+    def of(*values: Basic, **keywords: float) -> Expr | GuardedValue:
         return function(*map(number, values), **{key: exact(value) for key, value in keywords.items()})
 
     return of
@@ -65,18 +65,20 @@ def _cases(then: Expr, condition: Basic, otherwise: Expr) -> Expr:
     return Piecewise((then, condition), (otherwise, True))
 
 
-def _where(condition: Value, then: Value, otherwise: Value) -> Value:
+def _where(condition: GuardedValue, then: GuardedValue, otherwise: GuardedValue) -> GuardedValue:
     """By cases; but `otherwise` alone where the value that an equation singles out is the one it has there anyway."""
-    condition, then, otherwise = (v if isinstance(v, Value) else Value(exact(v)) for v in (condition, then, otherwise))
+    condition, then, otherwise = (
+        v if isinstance(v, GuardedValue) else GuardedValue(exact(v)) for v in (condition, then, otherwise)
+    )
     test, a, b = _truth(condition.expr), number(then.expr), number(otherwise.expr)
     if test in (S.true, S.false):
-        return Value(a if test else b, condition.where | (then if test else otherwise).where)
+        return GuardedValue(a if test else b, condition.where | (then if test else otherwise).where)
     needed = condition.where | guarded(test, then.where) | guarded(sympy.Not(test), otherwise.where)
     if isinstance(test, Eq):
         b = b.replace(lambda e: isinstance(e, Piecewise) and e.args[0].cond == test, lambda e: e.args[-1].expr)
         if not otherwise.where and b.subs(test.lhs, test.rhs) == a:
-            return Value(b, needed)
-    return Value(_cases(a, test, b), needed)
+            return GuardedValue(b, needed)
+    return GuardedValue(_cases(a, test, b), needed)
 
 
 def _truth(e: Basic) -> Basic:
@@ -88,7 +90,7 @@ def _logical(function: Reading) -> Reading:
 
 
 def _of_truths(function: Reading) -> Reading:
-    def of(*values: Basic) -> Expr | Value:
+    def of(*values: Basic) -> Expr | GuardedValue:
         if not all(map(is_truth, values)):
             raise NotImplementedError
         return function(*values)
@@ -119,7 +121,7 @@ def _clamp(a: Expr, low: Expr | None = None, high: Expr | None = None) -> Expr:
     return a if high is None else Min(a, high)
 
 
-def _div(a: Expr, b: Expr) -> Value:
+def _div(a: Expr, b: Expr) -> GuardedValue:
     return partial(a / b, Ne(b, 0))
 
 
@@ -127,7 +129,7 @@ def _log_of_sum(a: Expr, b: Expr, base: Expr = sympy.E) -> Expr:
     return sympy.log(base**a + base**b) / sympy.log(base)
 
 
-def _within(function: Callable[[Expr], Expr]) -> Callable[[Expr], Value]:
+def _within(function: Callable[[Expr], Expr]) -> Callable[[Expr], GuardedValue]:
     return lambda a: partial(function(a), DOMAINS[function](a))  # type: ignore[index]
 
 

@@ -32,7 +32,7 @@ from sympy.core.function import AppliedUndef, Subs
 from sympy.logic.boolalg import BooleanAtom
 
 from derivations.prover import symbols
-from derivations.tracing.values import Value, certain, conditions_of, exact
+from derivations.tracing.guarded import GuardedValue, certain, conditions_of, exact
 from derivations.twins.fields import SymbolicField, SymbolicStep
 
 __all__ = ["Letters", "Matched", "has_derivatives", "match"]
@@ -49,7 +49,7 @@ class Matched:
     """The right sides in the order of the state, in the letters of the module, and what was done to read them, in words; what is
     assumed of letters: given as relations, and carried by the letters of the equations."""
 
-    right: tuple[Value, ...]
+    right: tuple[GuardedValue, ...]
     notes: tuple[str, ...]
     given: tuple[Basic, ...] = ()
     assumed: tuple[Basic, ...] = ()
@@ -194,7 +194,7 @@ class _Renaming:
             )
         return names[name]
 
-    def right(self, e: Any) -> Value:
+    def right(self, e: Any) -> GuardedValue:
         matrices = {key: value for key, value in self.given.items() if isinstance(key, MatrixSymbol)}
         written = sympy.sympify(e, strict=True)
         e = written.subs(matrices).doit()
@@ -212,7 +212,7 @@ class _Renaming:
         e, where = e.xreplace(numbers), frozenset(c.xreplace(numbers) for c in where)
         renamed = {u: self._own(u) for u in _letters_in(e).union(*map(_letters_in, where))}
         # Of letters without assumptions less is certain than of the module's, which are real.
-        return Value(e.xreplace(renamed), frozenset(c for c in (c.xreplace(renamed) for c in where) if not certain(c)))
+        return GuardedValue(e.xreplace(renamed), frozenset(c for c in (c.xreplace(renamed) for c in where) if not certain(c)))
 
     def assumption(self, condition: Basic) -> Basic:
         """A relation between letters of the module."""

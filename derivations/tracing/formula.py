@@ -9,8 +9,8 @@ from sympy import Expr, ImmutableDenseMatrix, diag
 from torch import nn
 
 from ctrnn.formulas import SEVERAL, Formula, Weight, formula_of, recurrence_of
+from derivations.tracing.guarded import exact
 from derivations.tracing.stepped import SteppedField
-from derivations.tracing.values import exact
 from derivations.twins.fields import SymbolicField, SymbolicStep
 from derivations.twins.written import Array, Equations, columns
 

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from sympy import Integer
 
 from derivations.tracing.elementwise import ELEMENTWISE
-from derivations.tracing.values import Entries, Value
+from derivations.tracing.guarded import Entries, GuardedValue
 from discretize.kernels.record.recording import FILLED, FILLED_BY, SAME_NUMBERS
 
 __all__ = ["ARRAYS", "MADE", "has_reading"]
@@ -225,7 +225,7 @@ ARRAYS: Mapping[str, Callable[..., Any]] = {
     "roll": _roll,
     "index": _index,
     "index_select": lambda x, dim, index: np.take(x, _integers(index), axis=dim),
-    "arange": lambda *limits: np.array([Value(Integer(k)) for k in range(*limits)], dtype=object),
+    "arange": lambda *limits: np.array([GuardedValue(Integer(k)) for k in range(*limits)], dtype=object),
     "permute": np.transpose,
     "transpose": np.swapaxes,
     "t": lambda x: x.T,

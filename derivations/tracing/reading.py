@@ -12,11 +12,11 @@ from sympy import Expr, Integer
 from torch.fx import Node
 
 from derivations.tracing.elementwise import ELEMENTWISE
+from derivations.tracing.guarded import Entries, GuardedValue, exact, is_truth, number
 from derivations.tracing.operations import ARRAYS, MADE, has_reading
 from derivations.tracing.samples import check_samples
-from derivations.tracing.values import Entries, Value, exact, is_truth, number
 from discretize import compat
-from discretize.kernels.record.recording import SAME_NUMBERS, ModuleRecord, operation_name, source_line
+from discretize.kernels.record.recording import SAME_NUMBERS, ModuleRecord, UnknownOperation, operation_name, source_line
 
 __all__ = ["UnknownOperation", "read", "values_of"]
 
@@ -39,11 +39,7 @@ RANDOM = {
 Result: TypeAlias = Entries | list[Entries] | None
 
 
-class UnknownOperation(NotImplementedError):  # noqa: N818 - said of the operation, as KeyError's kin say it of the key
-    """Raised for a tensor operation that has no reading in SymPy here."""
-
-
-def read(program: ModuleRecord, letters: Mapping[str, object]) -> list[Value]:
+def read(program: ModuleRecord, letters: Mapping[str, object]) -> list[GuardedValue]:
     r"""Read what a program computes for one sample, unit by unit.
 
     Args:    letters: by names of parameters and of placeholders of inputs, arrays of SymPy letters.
@@ -106,7 +102,7 @@ def _given(program: ModuleRecord, name: str, letters: Mapping[str, object]) -> E
 
 def _values(entries: Sequence[Expr] | np.ndarray, shape: tuple[int, ...]) -> Entries:
     array = np.empty(len(entries), dtype=object)
-    array[:] = [Value(entry) for entry in entries]
+    array[:] = [GuardedValue(entry) for entry in entries]
     return array.reshape(shape)
 
 
@@ -122,7 +118,7 @@ def _apply(node: Node, values: Mapping[str, Any]) -> Result:
         return arguments[0][arguments[1]]
     try:
         if name in MADE:
-            return np.full(shape, Value(exact(_bare(MADE[name](*arguments)))), dtype=object)
+            return np.full(shape, GuardedValue(exact(_bare(MADE[name](*arguments)))), dtype=object)
         if name in SAME_NUMBERS or _is_conversion(node):
             return np.broadcast_to(arguments[0], shape) if name == "expand" else arguments[0].reshape(shape)
         return cast(Any, ELEMENTWISE.get(name) or ARRAYS[name])(*arguments, **keywords)
@@ -136,7 +132,7 @@ def _typed(node: Node, result: Result) -> Result:
     if not isinstance(result, np.ndarray) or dtype is None:
         return result
     if dtype.is_floating_point and _is_conversion(node):
-        return np.asarray(np.frompyfunc(lambda v: Value(number(v.expr), v.where), 1, 1)(result), dtype=object)
+        return np.asarray(np.frompyfunc(lambda v: GuardedValue(number(v.expr), v.where), 1, 1)(result), dtype=object)
     if not dtype.is_floating_point:
         fits = is_truth if dtype == torch.bool else (lambda e: _is_whole(e, dtype))
         if dtype.is_complex or not all(fits(v.expr) for v in result.reshape(-1)):

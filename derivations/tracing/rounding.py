@@ -30,7 +30,7 @@ from derivations.prover.verdict import BUT_FOR_ROUNDING, Verdict
 from derivations.rules.reading import Reading, Unreadable
 from derivations.rules.replay import replay
 from derivations.rules.terms import number
-from derivations.tracing.values import exchanged
+from derivations.tracing.guarded import exchanged
 from derivations.twins.fields import SymbolicField, SymbolicStep
 
 __all__ = ["but_for_rounding"]

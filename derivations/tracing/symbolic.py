@@ -20,12 +20,12 @@ from ctrnn.fields.field import VectorField
 from ctrnn.fields.noise import noise_channels
 from derivations.prover import symbols
 from derivations.prover.timelimit import OutOfTime, time_limit
+from derivations.tracing.guarded import Entries, ordered
 from derivations.tracing.reading import read
 from derivations.tracing.running import as_recorded
 from derivations.tracing.sizes import STATES, Widths, uncompiled
 from derivations.tracing.stepped import as_map
 from derivations.tracing.trace import trace
-from derivations.tracing.values import Entries, ordered
 from derivations.twins.fields import SymbolicField, SymbolicStep
 from discretize.kernels.record.recording import ModuleRecord
 

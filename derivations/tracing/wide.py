@@ -29,12 +29,12 @@ from derivations.prover.verdict import Verdict
 from derivations.tracing.blocks import Blocks, Unwide, contracted, each, place, total
 from derivations.tracing.decision import decide
 from derivations.tracing.elementwise import ELEMENTWISE
+from derivations.tracing.guarded import conditions_of, exact
 from derivations.tracing.operations import MADE
 from derivations.tracing.recorded import check_widths, record_wide
 from derivations.tracing.remade import MADE_AT, which_numbers
 from derivations.tracing.samples import check_samples
 from derivations.tracing.sizes import matrices
-from derivations.tracing.values import conditions_of, exact
 from derivations.twins.cells import UnitEquations
 from discretize.kernels.record.recording import SAME_NUMBERS, ModuleRecord, operation_name
 

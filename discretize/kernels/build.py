@@ -27,7 +27,7 @@ from pathlib import Path
 
 from discretize.kernels.cache import Cache, loaded, private_folder
 
-__all__ = ["Libraries", "Source", "Unavailable", "begin", "compiler", "library", "toolchain"]
+__all__ = ["Libraries", "CppSource", "Unavailable", "begin", "compiler", "library", "toolchain"]
 
 COMPILERS = ("c++", "g++", "clang++")
 # No -ffast-math: it drops nan and inf, and linking it changes the arithmetic of the whole process. -Wno-psabi: gcc has a note
@@ -57,7 +57,7 @@ class Unavailable(RuntimeError):  # noqa: N818, it is an answer, and callers go 
 
 
 @dataclass(frozen=True)
-class Source:
+class CppSource:
     """A file of C++ to compile.
 
     Args:    path: the .cpp; written: names and texts of headers that are in no file; flags: for the compiler, after those of
@@ -75,7 +75,7 @@ class Source:
         return {path.name: path.read_bytes() for path in files} | {name: text.encode() for name, text in self.written}
 
 
-Libraries = Sequence[tuple[Source, Mapping[str, str | int]]]  # sources, and their definitions
+Libraries = Sequence[tuple[CppSource, Mapping[str, str | int]]]  # sources, and their definitions
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ _locks: dict[tuple[int, tuple[object, ...]], threading.Lock] = {}
 _told: dict[tuple[int, str], object] = {}  # lines on stderr
 
 
-def library(source: Source, definitions: Mapping[str, str | int]) -> ctypes.CDLL:
+def library(source: CppSource, definitions: Mapping[str, str | int]) -> ctypes.CDLL:
     r"""The library of a source for one set of definitions, made where there is none yet.
 
     A process remembers its libraries, and failures too, until one of the variables CXX, CTRNN_CXXFLAGS and PATH changes; files
@@ -118,7 +118,7 @@ def library(source: Source, definitions: Mapping[str, str | int]) -> ctypes.CDLL
     return made
 
 
-def begin(source: Source, definitions: Mapping[str, str | int]) -> None:
+def begin(source: CppSource, definitions: Mapping[str, str | int]) -> None:
     """Start to build a library in a thread, for a call of `library` to come."""
 
     def made() -> None:
@@ -143,7 +143,7 @@ def toolchain() -> str:
         return ""
 
 
-def _attempt(source: Source, defined: tuple[str, ...]) -> ctypes.CDLL | str:
+def _attempt(source: CppSource, defined: tuple[str, ...]) -> ctypes.CDLL | str:
     try:
         return _found_or_built(source, defined)
     except Unavailable as error:
@@ -152,7 +152,7 @@ def _attempt(source: Source, defined: tuple[str, ...]) -> ctypes.CDLL | str:
         return f"The kernels of {source.path.name} cannot be built: {error}. {SLOWER}"
 
 
-def _found_or_built(source: Source, defined: tuple[str, ...]) -> ctypes.CDLL:
+def _found_or_built(source: CppSource, defined: tuple[str, ...]) -> ctypes.CDLL:
     texts, compiler, cache = source.texts(), _compiler(), Cache()
     extra = _words("CTRNN_CXXFLAGS")
     flags_of = {}

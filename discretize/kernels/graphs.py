@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from ctrnn import VectorField
 from ctrnn.fields.computed import with_computed_weights
-from discretize.kernels.cpp.rows import Written
+from discretize.kernels.cpp.rows import CppText
 from discretize.kernels.cpp.sequences import CompiledKernel
 from discretize.kernels.eligibility import autocast_reason, device_reason, setting_reason, tensor_reason, transform_reason
 from discretize.kernels.record.attributes import attributes_of
@@ -89,7 +89,7 @@ def _at(module: object, path: tuple[str, ...]) -> Any:
     return module
 
 
-def _digest(program: Program[Written]) -> str:
+def _digest(program: Program[CppText]) -> str:
     constants = [constant.cpu().numpy().tobytes() for constant in program.constants]
     told = (program.written.text, program.written.sizes, program.before.code, program.after.code, constants)
     return hashlib.sha256(repr(told).encode()).hexdigest()[:32]

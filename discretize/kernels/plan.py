@@ -32,11 +32,11 @@ from discretize.kernels.cpp.solves import known_flow, plan_of_flow
 from discretize.kernels.eligibility import Fused, is_ordinary, waits_for_kernels
 from discretize.kernels.price import Waiting
 from discretize.kernels.record.program import StepModule
-from discretize.kernels.registry import Known
+from discretize.kernels.registry import KnownKernel
 from discretize.kernels.sequences import kernel_of_networks, known_kernel, looked_at, states_of
 from discretize.kernels.shown import Shown
 from discretize.kernels.solved import Solved, SolveRequest
-from discretize.kernels.torchs_own import Run, quicker_reason, torchs_run
+from discretize.kernels.torchs_own import TorchRun, quicker_reason, torchs_run
 from discretize.solvers.detached import Found
 from discretize.solvers.tableaus import EmbeddedMethod
 from discretize.steps.along import HeldProblem
@@ -50,7 +50,7 @@ class Plan:
 
     kept: Found | None = None  # of the field, what the guards look at too
 
-    def __init__(self, found: Known, problem: HeldProblem, fused: Fused) -> None:
+    def __init__(self, found: KnownKernel, problem: HeldProblem, fused: Fused) -> None:
         self.found, self.step, self.fused, self.solves = found, problem.step, fused, not problem.substeps
         self.input, self.numbers = _layout(problem.xs, self.solves), [*vars(problem.step).items()]
         self.learns: bool = any(tensor.requires_grad for tensor in found.attributes.tensors)
@@ -121,13 +121,13 @@ class ModulePlan(Plan):
             return self
         return self.before if self.before is not None and self.before.input == key else None
 
-    def __init__(self, module: nn.Module, found: Known, problem: HeldProblem, fused: Fused, stats: dict[str, Any]) -> None:
+    def __init__(self, module: nn.Module, found: KnownKernel, problem: HeldProblem, fused: Fused, stats: dict[str, Any]) -> None:
         super().__init__(found, problem, fused)
         assert not isinstance(problem.dt, Tensor)
         self.field, self.dt, self.substeps, self.stats = problem.field, problem.dt, problem.substeps, dict(stats)
         self.calls: int = self.substeps and problem.evaluations // len(problem.xs)  # of the field, for a sample
         self.made: int = found.uses.made  # kernels until now
-        self.torchs: Run | None = torchs_run(self.field, self.step, self.dt, self.substeps) if self.substeps else None
+        self.torchs: TorchRun | None = torchs_run(self.field, self.step, self.dt, self.substeps) if self.substeps else None
         self.kind, settings = type(module), {name: value for name, value in vars(module).items() if name not in NOTES}
         self.names, self.values = [*settings], [*settings.values()]
 
@@ -209,7 +209,9 @@ def plan_of(module: nn.Module, problem: HeldProblem, fused: Fused, stats: dict[s
     return None if found is None else ModulePlan(module, found, problem, fused, stats)
 
 
-def _known(problem: HeldProblem, fused: Fused, of_steps: Callable[[HeldProblem], Known | None] = known_kernel) -> Known | None:
+def _known(
+    problem: HeldProblem, fused: Fused, of_steps: Callable[[HeldProblem], KnownKernel | None] = known_kernel
+) -> KnownKernel | None:
     field, step, xs, h0, _, substeps = problem
     if type(xs) is not Tensor or not is_ordinary(xs.device, fused) or xs.dtype != h0.dtype or noise_channels(field):
         return None

@@ -29,14 +29,14 @@ from discretize.kernels.price import KernelReady, Waiting
 from discretize.kernels.record.attributes import Attributes, GlobalReads, attributes_of
 from discretize.kernels.record.guards import Guards
 from discretize.kernels.record.program import FlowModule, Program, StepModule, Text, Writer, weights_of, with_weights
+from discretize.kernels.record.recording import UnknownOperation
 from discretize.kernels.record.stored import Recorder, is_stored, program_key
 from discretize.kernels.record.watched import Unwatched
-from discretize.kernels.record.zones import Unknown
 
 __all__ = [
     "LEAST",
     "ROUNDING",
-    "Known",
+    "KnownKernel",
     "Uses",
     "by_steps",
     "difference",
@@ -113,7 +113,7 @@ class Uses:
         )
 
 
-class Known(NamedTuple):
+class KnownKernel(NamedTuple):
     """What was found for a field: all that its code keeps, and the kernel, or why there is none."""
 
     attributes: Attributes
@@ -124,7 +124,7 @@ class Known(NamedTuple):
     end: weakref.ref[VectorField]
 
 
-_known: OrderedDict[int, dict[Any, Known]] = OrderedDict()  # by request, of fields that are alive, by their ids
+_known: OrderedDict[int, dict[Any, KnownKernel]] = OrderedDict()  # by request, of fields that are alive, by their ids
 _made: OrderedDict[tuple[Any, ...], _Made] = OrderedDict()
 _absent: OrderedDict[tuple[Any, ...], None] = OrderedDict()  # kernels that were not on disk
 _uses: dict[tuple[type, ...], Uses] = {}  # of fields of the same parts
@@ -156,7 +156,7 @@ def is_on_disk(attributes: Attributes, wanted: Mapping[str, bool], dtype: torch.
     return key is not None and is_stored(key)
 
 
-def known(field: VectorField, request: object, wait: bool) -> Known | None:
+def known(field: VectorField, request: object, wait: bool) -> KnownKernel | None:
     """What `remember` was given for the same request, if nothing has changed that the field's code may read; wait: not without a
     kernel that may be there."""
     found = _known.get(id(field), {}).get(request)
@@ -178,7 +178,7 @@ def remember(field: VectorField, request: object, guards: Guards, attributes: At
         return
     # By a number alone: a field may die while code is watched, which may call no other's `__hash__`.
     end = weakref.ref(field, lambda _: _known.pop(key, None))
-    _keep(_known, key, of_field | {request: Known(attributes, kernel, guards.complete(), uses, _made, end)})
+    _keep(_known, key, of_field | {request: KnownKernel(attributes, kernel, guards.complete(), uses, _made, end)})
 
 
 def _keep(table: OrderedDict[Any, Any], key: object, value: object) -> None:
@@ -263,10 +263,12 @@ def _attempt(
             recorder = Recorder(reads)
             program = recorder.program(module, wanted, dtype, write)
             if not same:
-                raise Unknown("its code treats a sample alone otherwise than among others")
+                raise UnknownOperation("its code treats a sample alone otherwise than among others")
             kernel = make(program, recorder)
             if seen() != before:
-                raise Unknown("its code changes what it reads outside of the field, in a closure, a default, a class or a global")
+                raise UnknownOperation(
+                    "its code changes what it reads outside of the field, in a closure, a default, a class or a global"
+                )
         if not isinstance(kernel, str):
             recorder.keep()
         return kernel
@@ -277,7 +279,7 @@ def _attempt(
         devices = [device] if (device := module.field.device) is not None and device.type == "cuda" else []
         with fork_rng(devices):
             kernel = _in_a_thread(partial(copy_context().run, made))
-    except (Unwatched, Unknown, ValueError, compat.Missing) as error:
+    except (Unwatched, UnknownOperation, ValueError, compat.Missing) as error:
         kernel = str(error)
     except Unavailable as error:
         kernel = warn_once(str(error))
@@ -293,7 +295,7 @@ _recording: list[Thread] = []  # the last one; in a child forked meanwhile it is
 def _in_a_thread(work: Callable[[], T]) -> T:
     """Wait for a thread that records, but not for ever: the user's code runs there, and torch's, which takes locks of others."""
     if any(thread.is_alive() for thread in _recording):
-        raise Unknown("another recording has not ended, and there is one at a time")
+        raise UnknownOperation("another recording has not ended, and there is one at a time")
     ended: Future[T] = Future()
 
     def run() -> None:
@@ -309,7 +311,7 @@ def _in_a_thread(work: Callable[[], T]) -> T:
         return ended.result(LONGEST)
     except BaseException as error:
         if isinstance(error, TimeoutError) and not ended.done():
-            raise Unknown(f"its recording and compilation did not end within {LONGEST:g} s") from None
+            raise UnknownOperation(f"its recording and compilation did not end within {LONGEST:g} s") from None
         thread.join(LONGEST)  # after Ctrl-C: meanwhile methods of torch are exchanged
         raise
 

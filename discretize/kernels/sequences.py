@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from ctrnn import VectorField
 from discretize.kernels import reference
-from discretize.kernels.build import Source
+from discretize.kernels.build import CppSource
 from discretize.kernels.cpp.programs import (
     PRODUCTS,
     REALS,
@@ -42,7 +42,7 @@ from discretize.kernels.record.attributes import Attributes, attributes_of
 from discretize.kernels.record.guards import Guards
 from discretize.kernels.record.program import Program, StepModule, Writer, weights_of, with_weights
 from discretize.kernels.record.stored import Recorder
-from discretize.kernels.registry import ROUNDING, Known, by_steps, kernel_of, known, remember, time_unit, uses_of, wrong_by
+from discretize.kernels.registry import ROUNDING, KnownKernel, by_steps, kernel_of, known, remember, time_unit, uses_of, wrong_by
 from discretize.kernels.triton.kernels import STORED, TritonNetworks, triton_reason, writer
 from discretize.noise.increments import KeyedIncrements, NoiseInput
 from discretize.solvers.detached import ModuleSettings
@@ -100,7 +100,7 @@ class _Engine(NamedTuple):
     kernel: Callable[[Program[Any], torch.dtype, Mapping[str, bool]], SequenceKernel]
     write: Callable[[torch.dtype], Writer[Any]]
     networks: bool
-    libraries: tuple[Source, ...] = ()  # of any field
+    libraries: tuple[CppSource, ...] = ()  # of any field
 
 
 def _run_written(
@@ -141,7 +141,7 @@ def run_known(problem: HeldProblem) -> Tensor | None:
     return states_of(found.kernel, code, substeps, number, xs, h0, lengths, *found.attributes.tensors)
 
 
-def known_kernel(problem: HeldProblem, moves: bool = False) -> Known | None:
+def known_kernel(problem: HeldProblem, moves: bool = False) -> KnownKernel | None:
     """The compiled kernel that has run such steps, with all that was looked at for it; moves: whether times have gradients."""
     wanted = {"x": problem.xs.requires_grad, "dt": moves, "stored": False}
     found = known(problem.field, _request(_COMPILED, problem.step, wanted, problem.h0), wait=False)
@@ -178,7 +178,7 @@ def _found(
     return weights, kernel
 
 
-def looked_at(problem: HeldProblem) -> Known | None:
+def looked_at(problem: HeldProblem) -> KnownKernel | None:
     """All that such steps read of the field, and the kernel, or why there is none, or None where none was asked for."""
     field, step, xs, h0, *_ = problem
     wanted = {"x": xs.requires_grad, "dt": False, "stored": False}
@@ -189,10 +189,10 @@ def looked_at(problem: HeldProblem) -> Known | None:
     if isinstance(attributes, str) or guards.refused:
         return None
     uses = uses_of(field, StepModule, type(step))
-    return Known(attributes, None, guards.complete(), uses, OrderedDict(), weakref.ref(field))
+    return KnownKernel(attributes, None, guards.complete(), uses, OrderedDict(), weakref.ref(field))
 
 
-def kernel_of_networks(problem: HeldProblem) -> Known | None:
+def kernel_of_networks(problem: HeldProblem) -> KnownKernel | None:
     """As `known_kernel`, for networks whose weights are stacked in one field, looked for anew; h0 (networks, batch, state)."""
     field, step, xs, h0, *_ = problem
     module, guards, uses = StepModule(field, step), Guards(field), uses_of(field, StepModule, type(step))
@@ -205,7 +205,7 @@ def kernel_of_networks(problem: HeldProblem) -> Known | None:
     kernel = _kernel(_COMPILED, first, attributes, wanted, h0.dtype, h0.device, guards=guards, uses=uses, wait=False)
     if isinstance(kernel, str) or guards.refused:
         return None
-    return Known(stacked, kernel, guards.complete(), uses, OrderedDict(), weakref.ref(field))
+    return KnownKernel(stacked, kernel, guards.complete(), uses, OrderedDict(), weakref.ref(field))
 
 
 def _request(engine: _Engine, step: Step, wanted: dict[str, bool], h0: Tensor) -> tuple[Any, ...]:

@@ -30,12 +30,12 @@ from discretize.steps.along import HeldProblem
 from discretize.steps.euler import Euler
 from discretize.steps.step import Step, key_of
 
-__all__ = ["Run", "joined", "learns", "quicker_reason", "run_torchs_own", "torchs_run"]
+__all__ = ["TorchRun", "joined", "learns", "quicker_reason", "run_torchs_own", "torchs_run"]
 
 EULER = key_of(Euler())
 
 
-class Sizes(NamedTuple):
+class LSTMSizes(NamedTuple):
     """Sizes of an LSTM at which torch's function is faster than the kernel: from so many units on, and where fewer numbers than
     `most` are kept, (time, batch, hidden), or twice as many from WIDE units on."""
 
@@ -46,7 +46,7 @@ class Sizes(NamedTuple):
 # torch.lstm in float32 is oneDNN's. Without gradients, and with: what it keeps beyond `most` is fetched from the system anew at
 # each call, and takes as long as to compute it. Where there are many units, and sequences, products are nearly all, and its own
 # are faster. In other dtypes, and of plain and GRU fields, kernels were faster at all sizes (docs/speed.md has the table).
-FASTER = {False: Sizes(32, 2_500_000), True: Sizes(1, 250_000)}
+FASTER = {False: LSTMSizes(32, 2_500_000), True: LSTMSizes(1, 250_000)}
 WIDE, MANY = 512, 64
 
 
@@ -84,7 +84,7 @@ def learns(tensors: Iterable[Tensor]) -> bool:
     return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
 
 
-class Run(NamedTuple):
+class TorchRun(NamedTuple):
     """Calls torch's function for sequences of one field, or of those of layers, in torch's order, as many `directions` in each.
 
     pair: whether the state is [h, c], of which it tells the last c alone.
@@ -129,7 +129,7 @@ class Run(NamedTuple):
         return joined, has_bias, len(self.weights) // self.directions, dropout, trains, self.directions == 2
 
 
-def joined(runs: Sequence[Run | None], directions: int) -> Run | None:
+def joined(runs: Sequence[TorchRun | None], directions: int) -> TorchRun | None:
     """Those of layers as one; None where torch has no one function for them."""
     first = runs[0]
     if first is None or any(run is None or run.function is not first.function for run in runs):
@@ -137,7 +137,7 @@ def joined(runs: Sequence[Run | None], directions: int) -> Run | None:
     return first._replace(weights=tuple(weights for run in runs if run for weights in run.weights), directions=directions)
 
 
-def torchs_run(field: VectorField, step: Step, dt: float, substeps: int) -> Run | None:
+def torchs_run(field: VectorField, step: Step, dt: float, substeps: int) -> TorchRun | None:
     """How torch runs these steps of a field; None where it has no function for them."""
     if key_of(step) != EULER or substeps != 1 or dt != 1.0 or (kind := torch_kind(field)) is None:
         return None
@@ -145,5 +145,5 @@ def torchs_run(field: VectorField, step: Step, dt: float, substeps: int) -> Run 
         return None
     weights = (TorchWeights.of(field),)
     if kind is nn.RNNCell:
-        return Run(torch.rnn_relu if isinstance(field.candidate, ReluCandidate) else torch.rnn_tanh, False, weights)
-    return Run(torch.gru, False, weights) if kind is nn.GRUCell else Run(torch.lstm, True, weights)
+        return TorchRun(torch.rnn_relu if isinstance(field.candidate, ReluCandidate) else torch.rnn_tanh, False, weights)
+    return TorchRun(torch.gru, False, weights) if kind is nn.GRUCell else TorchRun(torch.lstm, True, weights)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ctrnn.cells.edges import Sigmoidal
-from discretize.kernels.build import Source, Unavailable, library
+from discretize.kernels.build import CppSource, Unavailable, library
 from discretize.kernels.cpp.programs import REALS, SOURCES, address
 from discretize.kernels.eligibility import Fused, device_reason, setting_reason, tensor_reason, tracing_reason, warn_once
 from discretize.riemannian.rows import Centred, Moments
@@ -25,7 +25,7 @@ __all__ = ["LEAST_SAMPLES", "Edges", "activities", "backpropagated", "engine", "
 
 LEAST_SAMPLES = 100  # of all sequences together: from here on they are worth a kernel, which is built once for all networks
 
-SYMBOLS = Source(Path(__file__).parent / "symbols.cpp", headers=SOURCES)
+SYMBOLS = CppSource(Path(__file__).parent / "symbols.cpp", headers=SOURCES)
 NAMES = ("units", "edges", "symbols")
 
 

@@ -84,7 +84,7 @@ class Lag:
 
 
 @dataclass
-class Solved:
+class SolvedPast:
     """Holds what a solve has found from h0 at `start` on, block by block."""
 
     start: float
@@ -130,14 +130,14 @@ class Solved:
 
 
 @dataclass
-class Past(Solved):
+class Past(SolvedPast):
     """Holds what a solve has passed: a history that ends at `start`, and the solution since."""
 
     history: Path = field(kw_only=True)
 
     def until(self, stop: float, begin: float) -> FunctionPath:
         """Return what was passed until `stop` as the history of a solve that reads it from `begin` on, and hold no more of it."""
-        solved = Solved(self.start, self.h0, self.since(begin - SAME * max(abs(begin), abs(stop))))
+        solved = SolvedPast(self.start, self.h0, self.since(begin - SAME * max(abs(begin), abs(stop))))
         first = solved.blocks[0][0] if solved.blocks else self.start
         parts: list[tuple[float, Callable[[Tensor], Tensor]]] = [(first, lambda t: solved.states(t.reshape(1))[0])]
         if begin < first == self.start:  # and nothing since was dropped

@@ -23,7 +23,7 @@ from experiments.files import read_json, write_json
 from experiments.runs.checkpoints import State
 from experiments.runs.configuration import Configuration
 from experiments.runs.folder import LOGS, METRICS, read_result
-from experiments.runs.record import Record
+from experiments.runs.record import RunRecord
 from experiments.runs.stopping import StoppedError
 from experiments.settings import words_of
 from experiments.usage import UsageError, check_word
@@ -286,9 +286,9 @@ def _rows(folder: Path, after: int, to: int) -> Iterator[tuple[int, dict[str, fl
 
 
 class LoggedRecord:
-    """Takes the place of a `Record`, and passes on what it writes."""
+    """Takes the place of a `RunRecord`, and passes on what it writes."""
 
-    def __init__(self, record: Record, senders: list[_Sender]) -> None:
+    def __init__(self, record: RunRecord, senders: list[_Sender]) -> None:
         self.record, self.senders = record, senders
         self.threads, self.write_stopped = record.threads, record.write_stopped
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from experiments.interruption import deferred
 from experiments.runs.checkpoints import State
 from experiments.runs.logs import LoggedRecord
-from experiments.runs.record import NoRecord, Record
+from experiments.runs.record import NoRecord, RunRecord
 from experiments.runs.stopping import StoppedError
 
 __all__ = ["Evaluated", "Loop", "Progress", "sign_of"]
@@ -70,7 +70,7 @@ class Loop(ABC):
 
     def run(
         self,
-        record: Record | LoggedRecord | NoRecord | None = None,
+        record: RunRecord | LoggedRecord | NoRecord | None = None,
         progress: Progress | None = None,
         evaluated: Evaluated | None = None,
     ) -> None:

@@ -25,7 +25,7 @@ from experiments.runs.folder import CONFIG, METRICS, PAGE, RESULT, STOPPED
 from experiments.runs.stopping import StoppedError
 from experiments.usage import UsageError
 
-__all__ = ["NoRecord", "Record"]
+__all__ = ["NoRecord", "RunRecord"]
 
 COLUMNS = ("step", "seconds", "rate", "loss", "gradient_norm", "evaluation_loss", "evaluation_accuracy")
 MOST_DIGITS = 20  # of a step
@@ -33,7 +33,7 @@ PACKAGES = ("python", "ctrnn", "torch", "torchdiffeq", "numpy")
 MACHINE = ("machine", "processor", "vectors", "torch's vectors", "cores", "compiler", "device")
 
 
-class Record:
+class RunRecord:
     r"""Writes the folder of a run, which this process holds; a context in which the table of metrics is open.
 
     Args:    threads: of a run that begins; device: of torch, "cpu" or "cuda"; processes: that share each batch.
@@ -180,7 +180,7 @@ class Record:
 
 
 class NoRecord:
-    """Takes the place of a `Record` where nothing is written, as in a process whose run another one writes."""
+    """Takes the place of a `RunRecord` where nothing is written, as in a process whose run another one writes."""
 
     threads = None
 

@@ -37,7 +37,7 @@ from experiments.runs.loop import Evaluated, Loop, Progress
 from experiments.runs.optimizers import factor, learned, optimizer, threads_for
 from experiments.runs.processes import ALONE, Processes, device_for, joined
 from experiments.runs.rates import GDtSummary
-from experiments.runs.record import NoRecord, Record
+from experiments.runs.record import NoRecord, RunRecord
 from experiments.runs.stopping import Status, StoppedError
 from experiments.seeds import generator
 from experiments.tasks.task import Batch, Task
@@ -101,7 +101,7 @@ def train(
     with (
         held_folder(folder, configuration, resume),
         logged(folder, configuration, logs) as senders,
-        Record(folder, configuration, *about) as record,
+        RunRecord(folder, configuration, *about) as record,
         progress_bar("train", progress is True, configuration.training.steps, "step") as show,
     ):
         told = (lambda step, loss, rate: show(step)) if progress is True else progress or None

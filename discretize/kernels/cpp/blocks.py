@@ -36,7 +36,7 @@ class _TooLong(Exception):  # noqa: N818 - an answer
 
 
 @dataclass
-class _Block:
+class _SegmentBlock:
     """Segments from `first` on to `end`, and what their solve began with."""
 
     first: int
@@ -53,7 +53,7 @@ class _BlockedRun:
     model: Model
     request: SolveRequest
     memory: float
-    blocks: list[_Block] = field(default_factory=list)
+    blocks: list[_SegmentBlock] = field(default_factory=list)
     failure: Failure | None = None
     reached: int = 0  # the last edge that all samples reached
     last: Tensor | None = None  # the state at the end
@@ -71,7 +71,7 @@ class _BlockedRun:
         carried, a_step = (np.zeros(batch), np.zeros(batch, np.int64)), self._bytes_of_a_step(h0)
         segments = max(1, int(self.memory / (a_step * GUESS * batch)))
         while self.reached < len(self.chain) and self.failure is None:
-            block = _Block(self.reached, min(self.reached + segments, len(self.chain)), h, carried)
+            block = _SegmentBlock(self.reached, min(self.reached + segments, len(self.chain)), h, carried)
             run = self._run(block, keep=0)
             found = run.forward(self._read(projected, block), h, *weights)
             taken = run.rows_of_steps
@@ -113,7 +113,7 @@ class _BlockedRun:
     def _bytes_of_a_step(self, h0: Tensor) -> int:
         return ROOM * (h0.shape[1] * h0.element_size() + BYTES_OF_A_STEP)
 
-    def _take(self, block: _Block, run: KernelRun, found: Tensor, hs: Tensor) -> None:
+    def _take(self, block: _SegmentBlock, run: KernelRun, found: Tensor, hs: Tensor) -> None:
         """Add a solved block's states and counts to the whole."""
         block.most = int(run.engine.counts.accepted.max())
         self.blocks.append(block)
@@ -123,30 +123,30 @@ class _BlockedRun:
         self.engine.counts.add(run.engine.counts)
         self.failure, self.reached = run.failure(), last
 
-    def _wanted(self, block: _Block, last: int | None = None) -> slice:
+    def _wanted(self, block: _SegmentBlock, last: int | None = None) -> slice:
         """Which of the wanted edges a block reaches, up to the last."""
         return slice(*np.searchsorted(self.edges, (block.first, block.end if last is None else last), side="right").tolist())
 
-    def _ends(self, block: _Block) -> np.ndarray:
+    def _ends(self, block: _SegmentBlock) -> np.ndarray:
         """The edges of a block whose states are wanted, and its last."""
         wanted = self.edges[self._wanted(block)]
         return wanted if len(wanted) and wanted[-1] == block.end else np.append(wanted, block.end)
 
-    def _rows(self, block: _Block) -> slice:
+    def _rows(self, block: _SegmentBlock) -> slice:
         """The samples of the input that a block reads."""
         rows, apart = rows_of_pieces(projected_of(self.chain))
         first, last = self._pieces(block)
         return slice(first * apart, last * apart + rows)
 
-    def _pieces(self, block: _Block) -> tuple[int, int]:
+    def _pieces(self, block: _SegmentBlock) -> tuple[int, int]:
         """The first and the last piece that a block reads."""
         pieces = self.chain.path.pieces[block.first : block.end]
         return int(pieces.min()), int(pieces.max())
 
-    def _read(self, projected: Tensor, block: _Block) -> Tensor:
+    def _read(self, projected: Tensor, block: _SegmentBlock) -> Tensor:
         return projected.detach()[self._rows(block)]
 
-    def _run(self, block: _Block, keep: int) -> KernelRun:
+    def _run(self, block: _SegmentBlock, keep: int) -> KernelRun:
         """Prepare the solve of a block alone."""
         chain, rows, path = self.chain.part(block.first, block.end), self._rows(block), projected_of(self.chain)
         first, last = self._pieces(block)

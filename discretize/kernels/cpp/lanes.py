@@ -10,11 +10,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
-from discretize.kernels.cpp.rows import PREAMBLE, Written
+from discretize.kernels.cpp.rows import PREAMBLE, CppText
 from discretize.kernels.record.functions import FUNCTIONS, number
 from discretize.kernels.record.phases import ProgramValues
+from discretize.kernels.record.recording import UnknownOperation
 from discretize.kernels.record.values import REDUCTIONS, Axes, Value, ancestors
-from discretize.kernels.record.zones import Unknown
 
 __all__ = ["MOST_OPERATIONS", "lane_written"]
 
@@ -75,7 +75,7 @@ class _Lines:
         name = f"v{len(self.lines)}"
         self.lines.append(f"const vec {name} = {expression};")
         if len(self.lines) > MOST_OPERATIONS:
-            raise Unknown(f"its code takes more than {MOST_OPERATIONS} operations, number by number")
+            raise UnknownOperation(f"its code takes more than {MOST_OPERATIONS} operations, number by number")
         return name
 
     def _affine(self, value: Value, i: int) -> str:
@@ -101,7 +101,7 @@ def _places(axes: Axes) -> list[int]:
     return [sum(at * stride for at, stride in zip(places, strides, strict=True)) for places in product(*map(range, sizes))]
 
 
-def lane_written(given: ProgramValues) -> Written:
+def lane_written(given: ProgramValues) -> CppText:
     """Write a field's slopes and their cotangents for samples side by side. Raises: Unknown, where it would be too long."""
     widths = {name: value.width for name, value in given.given.items() if name in SAMPLES}
     forward, backward = _Lines(), _Lines()
@@ -120,7 +120,7 @@ def lane_written(given: ProgramValues) -> Written:
             place += 1
     body = "\n".join([_function(FLOW, forward.lines), _function(RETURN, backward.lines), ""])
     text = "\n".join([PREAMBLE, *(["#include <cmath>\n"] if "by_lane(" in body else []), body])
-    return Written(text, [], [], given.areas, lanes=True)
+    return CppText(text, [], [], given.areas, lanes=True)
 
 
 FLOW = "inline void lane_flow(const CtrnnProgram& given, std::size_t slots, const real* x, const real* h, real* slope)"

@@ -29,7 +29,7 @@ LOOSE = 2  # times the bytes asked for that a block may have
 PRIVATE = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}  # from children of a fork
 
 
-class _Block:
+class _Pages:
     """Memory of the system, in whole pages."""
 
     def __init__(self, need: int) -> None:
@@ -47,7 +47,7 @@ class _Block:
         return True
 
 
-_idle: dict[int, _Block] = {}  # by address; threads need no lock to look at all or take one
+_idle: dict[int, _Pages] = {}  # by address; threads need no lock to look at all or take one
 _turns = itertools.count()
 
 
@@ -57,19 +57,19 @@ def lent(like: Tensor, *sizes: int) -> Tensor:
     count = math.prod(sizes)
     if (need := count * like.element_size()) < LEAST:
         return like.new_empty(sizes)
-    block = _fitting(need) or _Block(need)
+    block = _fitting(need) or _Pages(need)
     held = (ctypes.c_char * need).from_buffer(block.pages)  # which the tensor's storage owns
     weakref.finalize(held, _returned, block).atexit = False
     return torch.frombuffer(held, dtype=like.dtype, count=count).view(sizes)
 
 
-def _fitting(need: int) -> _Block | None:
+def _fitting(need: int) -> _Pages | None:
     """Take the smallest of the idle blocks that has so many bytes, and not many more, unless another thread is quicker."""
     fitting = [block for block in list(_idle.values()) if need <= block.size <= LOOSE * need]
     return _idle.pop(min(fitting, key=lambda block: block.size).place, None) if fitting else None
 
 
-def _returned(block: _Block) -> None:
+def _returned(block: _Pages) -> None:
     """Add a block to the idle ones; leave to the system, or free, those that were used longest ago, beyond what stays."""
     block.stays, block.turn = True, next(_turns)
     _idle[block.place] = block

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from discretize import compat
-from discretize.kernels.build import Source, library
-from discretize.kernels.cpp.rows import Written
+from discretize.kernels.build import CppSource, library
+from discretize.kernels.cpp.rows import CppText
 from discretize.kernels.record.program import Program
 
 __all__ = [
@@ -27,10 +27,10 @@ __all__ = [
     "REALS",
     "SOURCES",
     "GivenProgram",
-    "Problem",
+    "CtrnnProblem",
     "ProgramStructure",
-    "Report",
-    "Sums",
+    "CtrnnReport",
+    "SumBuffers",
     "SumsStructure",
     "address",
     "functions_of",
@@ -40,7 +40,7 @@ __all__ = [
 
 
 SOURCES = Path(__file__).parent / "source"
-PRODUCTS, NOISE = Source(SOURCES / "shared_products.cpp"), Source(SOURCES / "shared_noise.cpp")
+PRODUCTS, NOISE = CppSource(SOURCES / "shared_products.cpp"), CppSource(SOURCES / "shared_noise.cpp")
 # Of what calls a field's code. Loops are in that, and in products, which take twice as long by -O2 as by -O3. By this a driver
 # compiles in 0.6 to 0.7 times what -O2 and -O3 take, and calls take as long, but for 3 % more in solves with gradients.
 DRIVER = ("-O1", "-finline-small-functions", "-finline-functions")
@@ -68,13 +68,13 @@ class SumsStructure(Structure):
     _fields_ = [("sums", c_size_t), *((name, c_void_p) for name in ("heights", "widths", "sum"))]
 
 
-def functions_of(program: Program[Written], dtype: torch.dtype) -> dict[str, int]:
+def functions_of(program: Program[CppText], dtype: torch.dtype) -> dict[str, int]:
     """The addresses of products and of a program's passes. Raises `Unavailable`."""
     # -O2: no loops are left to unroll. It compiles in 0.8 times what -O3 takes, and runs in 0.7 times what -O1 makes.
     name = "lane_program.cpp" if program.written.lanes else "program.cpp"
-    written = Source(SOURCES / name, (("program.h", program.written.text),), ("-O2",))
+    written = CppSource(SOURCES / name, (("program.h", program.written.text),), ("-O2",))
     if program.written.lanes:
-        names: dict[Source, tuple[str, ...]] = {written: ("lane_flow", "lane_return")}
+        names: dict[CppSource, tuple[str, ...]] = {written: ("lane_flow", "lane_return")}
     else:
         passes = ("forward", "backward", *(["columns"] if program.written.columns else []))
         names = {PRODUCTS: ("multiply", "outer"), written: passes}
@@ -84,14 +84,14 @@ def functions_of(program: Program[Written], dtype: torch.dtype) -> dict[str, int
     return {name: ctypes.cast(found[source][f"ctrnn_{name}"], c_void_p).value or 0 for source in names for name in names[source]}
 
 
-_templates: WeakKeyDictionary[Program[Written], dict[int, tuple[ProgramStructure, Any]]] = WeakKeyDictionary()  # by networks
+_templates: WeakKeyDictionary[Program[CppText], dict[int, tuple[ProgramStructure, Any]]] = WeakKeyDictionary()  # by networks
 
 
 class GivenProgram:
     """A program with the numbers of its weights, laid out as kernels read them; of `networks`, if given, each with its own."""
 
     def __init__(
-        self, program: Program[Written], functions: dict[str, int], weights: Sequence[Tensor], networks: int | None = None
+        self, program: Program[CppText], functions: dict[str, int], weights: Sequence[Tensor], networks: int | None = None
     ) -> None:
         vectors, matrices = _of_networks(program.read, networks, weights)
         columns = [matrix if matrix.dim() == 2 + (networks is not None) else matrix[..., None] for matrix in matrices]
@@ -108,7 +108,7 @@ class GivenProgram:
 
 
 def _template(
-    program: Program[Written], functions: dict[str, int], vectors: Sequence[Tensor], columns: Sequence[Tensor], count: int
+    program: Program[CppText], functions: dict[str, int], vectors: Sequence[Tensor], columns: Sequence[Tensor], count: int
 ) -> tuple[ProgramStructure, Any]:
     """All of a program's structure but where its numbers lie, whose shapes are the same at each call; and what it points to."""
     text = program.written
@@ -126,13 +126,13 @@ def _template(
     return ProgramStructure(*lengths, lane_sums=sum(height * width for height, width in text.sums), **shared), arrays
 
 
-class Sums:
+class SumBuffers:
     """Room for a program's sums over samples, and the weights' gradients that they make; of `networks`, if given."""
 
-    program: Program[Written]
+    program: Program[CppText]
     networks: int | None
 
-    def __init__(self, program: Program[Written], like: Tensor, networks: int | None = None) -> None:
+    def __init__(self, program: Program[CppText], like: Tensor, networks: int | None = None) -> None:
         self.program, self.networks = program, networks
         first = () if networks is None else (networks,)
         self.tensors: list[Tensor] = [like.new_empty(*first, *shape) for shape in program.sums]
@@ -180,7 +180,7 @@ def _array(numbers: Sequence[float]) -> ctypes.Array[c_size_t]:
     return (c_size_t * len(numbers))(*map(int, numbers))
 
 
-class Problem(Structure):
+class CtrnnProblem(Structure):
     """`CtrnnProblem` of source/solve.h, field by field."""
 
     _fields_ = [
@@ -195,7 +195,7 @@ class Problem(Structure):
     ]
 
 
-class Report(Structure):
+class CtrnnReport(Structure):
     """`CtrnnReport` of source/solve.h, field by field."""
 
     _fields_ = [
@@ -205,15 +205,15 @@ class Report(Structure):
     ]
 
 
-def solves_library(source: Source, definitions: Mapping[str, str | int]) -> ctypes.CDLL:
+def solves_library(source: CppSource, definitions: Mapping[str, str | int]) -> ctypes.CDLL:
     """That of source/solves.cpp with a model of the field. Raises `Unavailable`."""
     made = library(source, definitions)
     takes = {
-        "solve_open": ([POINTER(Problem)], c_void_p),
+        "solve_open": ([POINTER(CtrnnProblem)], c_void_p),
         "run": ([c_void_p, c_double], c_int),
         "close": ([c_void_p], None),
         "solve_progress": ([c_void_p], c_double),
-        "solve_reports": ([c_void_p, POINTER(Report)], None),
+        "solve_reports": ([c_void_p, POINTER(CtrnnReport)], None),
         "solve_failure": ([c_void_p, c_size_t, c_void_p, c_void_p], None),
         "solve_steps": ([c_void_p, c_size_t, c_void_p, c_void_p, c_void_p], None),
         "return_open": ([c_void_p] * 4, c_void_p),

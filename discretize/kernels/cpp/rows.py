@@ -14,13 +14,13 @@ from discretize.kernels.record.functions import FUNCTIONS, number
 from discretize.kernels.record.phases import Phase, ProgramValues, phases
 from discretize.kernels.record.values import READY, Value, ancestors
 
-__all__ = ["PREAMBLE", "Written", "written"]
+__all__ = ["PREAMBLE", "CppText", "written"]
 
 SAMPLES = {"x": "x[m]", "h": "h[m]", "cotangent": "cotangent[m]", "dt": "&dt[m]"}
 
 
 @dataclass
-class Written:
+class CppText:
     """A program as C++ text.
 
     sizes: that it refers to; kept: the widths of what is kept; sums: heights and widths of sums over samples; columns: whether
@@ -274,7 +274,7 @@ class _Pass:
         self.lines.append(f"for (std::size_t m = 0; m < rows; ++m) {how}({source}, {to}, {sizes});")
 
 
-def written(given: ProgramValues) -> Written:
+def written(given: ProgramValues) -> CppText:
     """Write a step forwards and backwards for rows, one sample each."""
     following, kept, sizes = given.following, given.kept, list[int]()
     forward = _Pass(sizes, {value: k for k, value in enumerate(kept)}, [])
@@ -292,7 +292,7 @@ def written(given: ProgramValues) -> Written:
     widths = [value.width for value in kept]
     counts = len(forward.products), forth
     with_columns = given.units is not None
-    return Written(text, sizes, widths, given.areas, with_columns, counted=given.counted, products=told, counts=counts)
+    return CppText(text, sizes, widths, given.areas, with_columns, counted=given.counted, products=told, counts=counts)
 
 
 PREAMBLE = """// Written by discretize/kernels/cpp.

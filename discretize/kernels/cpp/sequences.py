@@ -9,7 +9,7 @@ from ctypes import POINTER, Structure, c_int, c_size_t, c_void_p
 import torch
 from torch import Tensor
 
-from discretize.kernels.build import Source, library
+from discretize.kernels.build import CppSource, library
 from discretize.kernels.cpp.memory import lent
 from discretize.kernels.cpp.programs import (
     DRIVER,
@@ -17,18 +17,18 @@ from discretize.kernels.cpp.programs import (
     SOURCES,
     GivenProgram,
     ProgramStructure,
-    Sums,
+    SumBuffers,
     SumsStructure,
     address,
     functions_of,
     strides,
 )
-from discretize.kernels.cpp.rows import Written
+from discretize.kernels.cpp.rows import CppText
 from discretize.kernels.record.program import Program
 
 __all__ = ["STEPS", "CompiledKernel"]
 
-STEPS = Source(SOURCES / "steps.cpp", flags=DRIVER)
+STEPS = CppSource(SOURCES / "steps.cpp", flags=DRIVER)
 
 
 class SequenceStructure(Structure):
@@ -51,11 +51,11 @@ class Gradients(Structure):
 class CompiledKernel:
     """A program and its library."""
 
-    program: Program[Written]
+    program: Program[CppText]
     moves: Mapping[str, bool]
     functions: dict[str, int]
 
-    def __init__(self, program: Program[Written], dtype: torch.dtype, moves: Mapping[str, bool]) -> None:
+    def __init__(self, program: Program[CppText], dtype: torch.dtype, moves: Mapping[str, bool]) -> None:
         self.program, self.moves, self.functions = program, moves, functions_of(program, dtype)
         self.library, self._kept = library(STEPS, {"REAL": REALS[dtype]}), dict[int, int]()
         self.library.ctrnn_steps_kept.argtypes, self.library.ctrnn_steps_kept.restype = [POINTER(SequenceStructure)], c_size_t
@@ -63,8 +63,8 @@ class CompiledKernel:
         self.library.ctrnn_steps_backwards.argtypes = [POINTER(SequenceStructure), c_size_t, c_void_p, POINTER(Gradients)]
         self.library.ctrnn_steps_forwards.restype = self.library.ctrnn_steps_backwards.restype = c_int
 
-    def call(self, substeps: int, rests: bool, xs: Tensor, h0: Tensor, dt: float | Tensor, weights: Sequence[Tensor]) -> _Call:
-        return _Call(self, substeps, rests, xs, h0, dt, weights)
+    def call(self, substeps: int, rests: bool, xs: Tensor, h0: Tensor, dt: float | Tensor, weights: Sequence[Tensor]) -> _CppCall:
+        return _CppCall(self, substeps, rests, xs, h0, dt, weights)
 
     def kept_of(self, state: int) -> int:
         """Return how many numbers the backward pass needs of a step and a sample."""
@@ -77,7 +77,7 @@ class CompiledKernel:
         return self._kept[state]
 
 
-class _Call:
+class _CppCall:
     """The numbers of a call, laid out as the kernel reads them; of several networks h0 and weights have a first axis for them,
     and xs and dt if they differ."""
 
@@ -134,7 +134,7 @@ class _Call:
         new = lent if self.networks else Tensor.new_empty
         of_x = new(self.xs, *self.networks, steps, batch, inputs) if needed[0] else None
         of_dt = self.xs.new_empty(*self.networks, steps, batch) if needed[2] else None
-        of_h0, sums = torch.empty_like(self.h0), Sums(self.kernel.program, self.xs, *self.networks)
+        of_h0, sums = torch.empty_like(self.h0), SumBuffers(self.kernel.program, self.xs, *self.networks)
         rows = zip(*(_parts(tensor, self.count) for tensor in (grad, of_x, of_h0, of_dt)), sums.structures, strict=True)
         to = (Gradients * self.count)(*(Gradients(*places, ctypes.pointer(each)) for *places, each in rows))
         if self.kernel.library.ctrnn_steps_backwards(self.sequences, self.count, kept.data_ptr(), to):

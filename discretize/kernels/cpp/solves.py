@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from ctrnn import Driven, HeldPath, LinearPath, VectorField
-from discretize.kernels.build import Libraries, Source
+from discretize.kernels.build import CppSource, Libraries
 from discretize.kernels.cpp.blocks import solved_within
 from discretize.kernels.cpp.lanes import lane_written
 from discretize.kernels.cpp.programs import (
@@ -28,12 +28,12 @@ from discretize.kernels.cpp.programs import (
     SOURCES,
     GivenProgram,
     ProgramStructure,
-    Sums,
+    SumBuffers,
     SumsStructure,
     functions_of,
     solves_library,
 )
-from discretize.kernels.cpp.rows import Written, written
+from discretize.kernels.cpp.rows import CppText, written
 from discretize.kernels.cpp.solving import (
     ALL_STEPS,
     KernelRun,
@@ -65,7 +65,18 @@ from discretize.kernels.record.program import (
     weights_of,
 )
 from discretize.kernels.record.stored import Recorder
-from discretize.kernels.registry import ROUNDING, Known, Uses, by_steps, kernel_of, known, remember, time_unit, uses_of, wrong_by
+from discretize.kernels.registry import (
+    ROUNDING,
+    KnownKernel,
+    Uses,
+    by_steps,
+    kernel_of,
+    known,
+    remember,
+    time_unit,
+    uses_of,
+    wrong_by,
+)
 from discretize.kernels.solved import Solved, SolveRequest
 from discretize.solvers.adaptive import ADAPTIVE_METHODS, AdaptiveEngine
 from discretize.solvers.control import StepControl
@@ -74,7 +85,7 @@ from discretize.solvers.tableaus import EmbeddedMethod
 from discretize.steps.algebra.jacobian import declares_jacobian
 
 __all__ = [
-    "Needs",
+    "SolveNeeds",
     "SolveEngine",
     "SolvePlan",
     "disagreement",
@@ -87,7 +98,7 @@ __all__ = [
 ]
 
 MOST_UNITS_IN_LANES = 6  # of a field that is computed for samples side by side
-SOLVES = Source(SOURCES / "solves.cpp", flags=DRIVER)
+SOLVES = CppSource(SOURCES / "solves.cpp", flags=DRIVER)
 
 
 class ModelStructure(Structure):
@@ -100,7 +111,7 @@ class ModelStructure(Structure):
 
 
 @dataclass(frozen=True)
-class Needs:
+class SolveNeeds:
     """What a solve needs of a kernel: gradients to the input, derivatives for an implicit method, and that by the time; where;
     `stored`: in which dtype what is kept lies, None for that of the solve."""
 
@@ -111,7 +122,7 @@ class Needs:
     stored: torch.dtype | None = None
 
     @classmethod
-    def of(cls, chain: Chain, engine: AdaptiveEngine, projected: Tensor, stored: torch.dtype | None) -> Needs:
+    def of(cls, chain: Chain, engine: AdaptiveEngine, projected: Tensor, stored: torch.dtype | None) -> SolveNeeds:
         implicit = engine.control.method.implicit
         return cls(projected.requires_grad, implicit, implicit and not chain.path.steady, projected.device, stored)
 
@@ -121,7 +132,7 @@ class _Kernel:
 
     run = KernelRun
 
-    def __init__(self, programs: Sequence[Program[Written]], module: FlowModule, dtype: torch.dtype, needs: Needs) -> None:
+    def __init__(self, programs: Sequence[Program[CppText]], module: FlowModule, dtype: torch.dtype, needs: SolveNeeds) -> None:
         self.programs, self.dtype, self.sizes = programs, dtype, (module.field.state_size, module.columns)
         with ThreadPoolExecutor() as threads:
             self.functions = [*threads.map(partial(functions_of, dtype=dtype), programs)]
@@ -134,12 +145,12 @@ class _Kernel:
 
     def gradients(self, write: Callable[[Any], None], weights: Sequence[Any]) -> list[Tensor | None]:
         """Compute the weights' gradients from the sums that `write` writes."""
-        sums = [Sums(program, torch.empty(0, dtype=self.dtype, device="cpu")) for program in self.programs]
+        sums = [SumBuffers(program, torch.empty(0, dtype=self.dtype, device="cpu")) for program in self.programs]
         write((SumsStructure * len(sums))(*(each.structure for each in sums)))
         return [total(found) for found in zip(*(each.gradients(weights) for each in sums), strict=True)]
 
 
-def _library(lanes: bool, needs: Needs, dtype: torch.dtype) -> tuple[Source, dict[str, str | int]]:
+def _library(lanes: bool, needs: SolveNeeds, dtype: torch.dtype) -> tuple[CppSource, dict[str, str | int]]:
     """What solves are compiled from, of any field."""
     return SOLVES, {"REAL": REALS[dtype], "IMPLICIT": int(needs.implicit), "LANEWISE": int(lanes)}
 
@@ -150,9 +161,9 @@ class SolveEngine(NamedTuple):
     for each unit."""
 
     reason: Callable[[Tensor], str | None]
-    writers: Callable[[FlowModule, Needs, torch.dtype], Sequence[Writer[Any]]]
-    made: Callable[[FlowModule, torch.dtype, Needs, Program[Any], Recorder], SolveKernel | str]
-    libraries: Callable[[Writer[Any], Needs, torch.dtype], Libraries] = lambda *_: ()
+    writers: Callable[[FlowModule, SolveNeeds, torch.dtype], Sequence[Writer[Any]]]
+    made: Callable[[FlowModule, torch.dtype, SolveNeeds, Program[Any], Recorder], SolveKernel | str]
+    libraries: Callable[[Writer[Any], SolveNeeds, torch.dtype], Libraries] = lambda *_: ()
     each_atol: bool = True
 
 
@@ -192,7 +203,7 @@ def plan_by(how: SolveEngine, request: SolveRequest, fused: Fused) -> SolvePlan 
     if why := tensor_reason([h0, projected]):
         return why
     projected = projected.to(stored) if stored and reads_samples(chain) else projected
-    weights, kernel = _found(how, module, Needs.of(chain, engine, projected, stored), h0.dtype, uses, wait, request.check)
+    weights, kernel = _found(how, module, SolveNeeds.of(chain, engine, projected, stored), h0.dtype, uses, wait, request.check)
     if isinstance(kernel, str):
         return kernel
     return SolvePlan(Model(kernel, module), chain, projected, weights)
@@ -210,7 +221,7 @@ def _uses(chain: Chain, engine: AdaptiveEngine) -> Uses:
 def _found(
     how: SolveEngine,
     module: FlowModule,
-    needs: Needs,
+    needs: SolveNeeds,
     dtype: torch.dtype,
     uses_of_code: Callable[[], Uses],
     wait: bool,
@@ -237,19 +248,19 @@ def _found(
     return weights, kernel
 
 
-def _request(how: SolveEngine, columns: int, needs: Needs, dtype: torch.dtype) -> tuple[Any, ...]:
+def _request(how: SolveEngine, columns: int, needs: SolveNeeds, dtype: torch.dtype) -> tuple[Any, ...]:
     return how, columns, needs, dtype, torch.get_default_dtype()
 
 
-def known_flow(field: VectorField, method: EmbeddedMethod, xs: Tensor) -> Known | None:
+def known_flow(field: VectorField, method: EmbeddedMethod, xs: Tensor) -> KnownKernel | None:
     """The compiled kernel that has solved a field along such held samples, with all that was looked at for it."""
     projected = field.project(xs)
-    needs = Needs(projected.requires_grad, method.implicit, False, projected.device)
+    needs = SolveNeeds(projected.requires_grad, method.implicit, False, projected.device)
     found = known(field, _request(_COMPILED, projected.shape[-1], needs, projected.dtype), wait=False)
     return None if found is None or isinstance(found.kernel, str) else found
 
 
-def plan_of_flow(found: Known, request: SolveRequest) -> SolvePlan | str:
+def plan_of_flow(found: KnownKernel, request: SolveRequest) -> SolvePlan | str:
     """As `plan_by` for held samples, by a kernel that was found before."""
     chain, projected = request.chain, projected_of(request.chain).xs
     if why := no_kernel(chain, request.engine) or tensor_reason([request.h0, projected]):
@@ -266,7 +277,9 @@ def total(gradients: Sequence[Tensor | None]) -> Tensor | None:
     return sum(found[1:], found[0]) if found else None
 
 
-def _made(module: FlowModule, dtype: torch.dtype, needs: Needs, program: Program[Written], recorder: Recorder) -> _Kernel | str:
+def _made(
+    module: FlowModule, dtype: torch.dtype, needs: SolveNeeds, program: Program[CppText], recorder: Recorder
+) -> _Kernel | str:
     along = [kind for kind, wanted in ((StateJVP, needs.implicit), (InputJVP, needs.drift)) if wanted]
     derivatives = [recorder.program(kind(module.field, module.columns), {"x": needs.x}, dtype, written) for kind in along]
     kernel = _Kernel([program, *derivatives], module, dtype, needs)
@@ -275,7 +288,7 @@ def _made(module: FlowModule, dtype: torch.dtype, needs: Needs, program: Program
     return disagreement(kernel, module, dtype, needs) or kernel
 
 
-def disagreement(kernel: SolveKernel, module: FlowModule, dtype: torch.dtype, needs: Needs) -> str | None:
+def disagreement(kernel: SolveKernel, module: FlowModule, dtype: torch.dtype, needs: SolveNeeds) -> str | None:
     """Why a kernel cannot be used: states and gradients of a short solve are not those of the engine in torch."""
     dice = torch.Generator().manual_seed(0)
     sizes = ((2, 3, module.columns), (3, module.field.state_size))
@@ -311,12 +324,12 @@ def _ignored(done: int) -> None:
     pass
 
 
-def _writers(module: FlowModule, needs: Needs, dtype: torch.dtype) -> Sequence[Writer[Written]]:
+def _writers(module: FlowModule, needs: SolveNeeds, dtype: torch.dtype) -> Sequence[Writer[CppText]]:
     small = module.field.state_size <= MOST_UNITS_IN_LANES and not needs.implicit
     return (lane_written, written) if small else (written,)
 
 
-def _libraries(write: Writer[Written], needs: Needs, dtype: torch.dtype) -> Libraries:
+def _libraries(write: Writer[CppText], needs: SolveNeeds, dtype: torch.dtype) -> Libraries:
     lanes = write is lane_written
     return [_library(lanes, needs, dtype), *([] if lanes else [(PRODUCTS, {"REAL": REALS[dtype]})])]
 

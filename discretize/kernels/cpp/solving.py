@@ -28,7 +28,7 @@ from ctrnn.inputs.polynomial import PolynomialPath
 from ctrnn.inputs.segment_input import SegmentInput
 from discretize.errors import Failure
 from discretize.kernels import reference
-from discretize.kernels.cpp.programs import Problem, Report, address
+from discretize.kernels.cpp.programs import CtrnnProblem, CtrnnReport, address
 from discretize.kernels.pieces import projected_of, rows_of_pieces
 from discretize.kernels.record.program import FlowModule, with_weights
 from discretize.kernels.solved import Solved, SolveRequest
@@ -53,7 +53,7 @@ __all__ = [
 ]
 
 ALL_STEPS = 2**62
-REPORT = np.dtype(Report)  # which takes long to find out
+REPORT = np.dtype(CtrnnReport)  # which takes long to find out
 SLICE = 0.2  # seconds in the kernel, after which Ctrl-C is heeded and progress is shown
 
 
@@ -97,7 +97,7 @@ def solved(model: Model, request: SolveRequest, tensors: Sequence[Any]) -> Solve
     wanted = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
     keep = ALL_STEPS if wanted else MOST_BYTES // (h0.numel() * h0.element_size()) if request.dense else 0
     run = model.kernel.run(model, request, keep)
-    hs = _Solve.apply(run, *tensors) if wanted else run.forward(*tensors)
+    hs = _KernelSolve.apply(run, *tensors) if wanted else run.forward(*tensors)
     edges = run.edges[run.edges <= run.reached]
     return Solved(edges, hs if run.failed.cause == 0 else hs[: len(edges)], run.failure(), request.chain, run.steps, run.name)
 
@@ -130,7 +130,7 @@ class KernelRun:
         self.edges: np.ndarray = self.chain.wanted()
         self.num_segments, self.path = len(self.chain), projected_of(self.chain)
         self.arrays: dict[str, np.ndarray] = {}
-        self.failed: Any = Report()
+        self.failed: Any = CtrnnReport()
         self.row: int = 0
 
     def forward(self, projected: Tensor, h0: Tensor, *weights: Tensor | None) -> Tensor:
@@ -205,12 +205,12 @@ class KernelRun:
         self.library.ctrnn_solve_failure(self.task.pointer, row, address(h), address(error))
         return h, error
 
-    def _reports(self, batch: int) -> ctypes.Array[Report]:
-        found = (Report * batch)()
+    def _reports(self, batch: int) -> ctypes.Array[CtrnnReport]:
+        found = (CtrnnReport * batch)()
         self.library.ctrnn_solve_reports(self.task.pointer, found)
         return found
 
-    def _problem(self, hs: Tensor) -> Problem:
+    def _problem(self, hs: Tensor) -> CtrnnProblem:
         control = self.engine.control
         method = control.method
         self._segment_arrays()
@@ -220,7 +220,7 @@ class KernelRun:
         if self.carried is not None:
             self.arrays |= dict(zip(("steps", "taken"), self.carried, strict=True))
         arrays = {name: array.ctypes.data for name, array in self.arrays.items()}
-        return Problem(
+        return CtrnnProblem(
             batch=len(self.h0),
             segments=self.num_segments,
             own=int(self.arrays["lengths"].ndim > 1),
@@ -268,7 +268,7 @@ class KernelRun:
         self.arrays["places"] = places
 
     def _tableau_arrays(self, method: EmbeddedMethod) -> dict[str, Any]:
-        """The Butcher tableau, padded with zeros; and the numbers of `Problem` that go with it."""
+        """The Butcher tableau, padded with zeros; and the numbers of `CtrnnProblem` that go with it."""
         assert isinstance(method, EmbeddedRungeKutta)
         stages = len(method.nodes)
         self.used: int = stages + (not method.last_is_next)  # slopes that the end of a step depends on
@@ -334,7 +334,7 @@ class _Task:
             meanwhile()
 
 
-class _Solve(torch.autograd.Function):
+class _KernelSolve(torch.autograd.Function):
     """A run of the kernel and its inputs -> the states at the wanted edges."""
 
     @staticmethod

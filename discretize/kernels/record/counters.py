@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import nn
 
-from discretize.kernels.record.zones import Unknown
+from discretize.kernels.record.recording import UnknownOperation
 
 __all__ = ["count_calls", "without_counters"]
 
@@ -31,7 +31,7 @@ class Count:
     __radd__ = __add__
 
     def _read(self, *_: object) -> NoReturn:
-        raise Unknown("its code reads a number that it counts up")
+        raise UnknownOperation("its code reads a number that it counts up")
 
     __bool__ = __eq__ = __lt__ = __le__ = __gt__ = __ge__ = _read
     __int__ = __float__ = __index__ = __mod__ = __mul__ = __sub__ = __neg__ = __str__ = __format__ = _read

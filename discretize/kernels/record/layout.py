@@ -12,12 +12,12 @@ from torch.fx import Node
 
 from discretize.kernels.record.recording import FILLED, FILLED_BY, SAME_NUMBERS, operation_name
 from discretize.kernels.record.values import Value, row_major
-from discretize.kernels.record.zones import Reader
+from discretize.kernels.record.zones import OperationReader
 
 __all__ = ["LAYOUT"]
 
 
-def _same(reader: Reader, given: object, *_: object, **__: object) -> Value:
+def _same(reader: OperationReader, given: object, *_: object, **__: object) -> Value:
     """The same numbers in axes of other sizes, or repeated along axes."""
     if given in reader.zones.rows and reader.value(given).width == reader.width:
         return reader.value(given)
@@ -25,33 +25,33 @@ def _same(reader: Reader, given: object, *_: object, **__: object) -> Value:
     return source if source.width == reader.width else reader.values.make("spread", [source], reader.width)
 
 
-def _converted(reader: Reader, given: Node, *arguments: object, **settings: object) -> Value:
+def _converted(reader: OperationReader, given: Node, *arguments: object, **settings: object) -> Value:
     source, target = given.meta["val"].dtype, reader.node.meta["val"].dtype
     if target == torch.bool and source != torch.bool:
         return reader.by_unit("ne", given, 0)
     return reader.by_unit("trunc", given) if source.is_floating_point and target == torch.int64 else _same(reader, given)
 
 
-def _in_order(reader: Reader, given: Node, order: Iterable[int]) -> Value:
+def _in_order(reader: OperationReader, given: Node, order: Iterable[int]) -> Value:
     axes = row_major(reader.sizes(given))
     return reader.values.strided(reader.value(given), 0, [axes[axis] for axis in order])
 
 
-def _permute(reader: Reader, given: Node, order: Sequence[int]) -> Value:
+def _permute(reader: OperationReader, given: Node, order: Sequence[int]) -> Value:
     return _in_order(reader, given, order)
 
 
-def _turned(reader: Reader, given: Node) -> Value:
+def _turned(reader: OperationReader, given: Node) -> Value:
     return _in_order(reader, given, reversed(range(len(reader.sizes(given)))))
 
 
-def _transpose(reader: Reader, given: Node, one: int, other: int) -> Value:
+def _transpose(reader: OperationReader, given: Node, one: int, other: int) -> Value:
     order = list(range(len(reader.sizes(given))))
     order[one], order[other] = order[other], order[one]
     return _in_order(reader, given, order)
 
 
-def _flip(reader: Reader, given: Node, dims: Sequence[int]) -> Value:
+def _flip(reader: OperationReader, given: Node, dims: Sequence[int]) -> Value:
     axes, first = row_major(reader.sizes(given)), 0
     for dim in dims:
         size, stride = axes[_Axis.of(reader, given, dim).axis]
@@ -72,12 +72,12 @@ def _all(number: float) -> Callable[..., Value]:
 class _Axis:
     """One axis among those of a sample's numbers."""
 
-    reader: Reader
+    reader: OperationReader
     sizes: tuple[int, ...]
     axis: int
 
     @classmethod
-    def of(cls, reader: Reader, given: Node | None, dim: int) -> _Axis:
+    def of(cls, reader: OperationReader, given: Node | None, dim: int) -> _Axis:
         sizes = reader.sizes(given)
         axis = dim % len(sizes)
         if axis == reader.batch(given):
@@ -121,19 +121,19 @@ class _Axis:
         return self.joined([(before, first), (part, size), (after, self.size - last)])
 
 
-def _slice(reader: Reader, given: Node, dim: int = 0, start: Any = None, end: object = None, step: int = 1) -> Value:
+def _slice(reader: OperationReader, given: Node, dim: int = 0, start: Any = None, end: object = None, step: int = 1) -> Value:
     if given.meta["val"].shape == reader.node.meta["val"].shape and step == 1:
         return reader.value(given)
     axis = _Axis.of(reader, given, dim)
     return axis.piece(reader.value(given), axis.index(start), reader.sizes()[axis.axis], step)
 
 
-def _select(reader: Reader, given: Node, dim: int, index: int) -> Value:
+def _select(reader: OperationReader, given: Node, dim: int, index: int) -> Value:
     axis = _Axis.of(reader, given, dim)
     return axis.piece(reader.value(given), axis.index(index), 1)
 
 
-def _pieces(reader: Reader, given: Node, *arguments: Any) -> list[Value]:
+def _pieces(reader: OperationReader, given: Node, *arguments: Any) -> list[Value]:
     """Of split, split_with_sizes and unbind, whose last argument is the axis."""
     one_each = operation_name(reader.node) == "unbind"
     axis = _Axis.of(reader, given, [*arguments, 0][0 if one_each else 1])
@@ -145,7 +145,7 @@ def _pieces(reader: Reader, given: Node, *arguments: Any) -> list[Value]:
     return found
 
 
-def _cat(reader: Reader, parts: Sequence[Node], dim: int = 0) -> Value:
+def _cat(reader: OperationReader, parts: Sequence[Node], dim: int = 0) -> Value:
     axis = _Axis.of(reader, None, dim)
     found = []
     for part in parts:
@@ -155,7 +155,7 @@ def _cat(reader: Reader, parts: Sequence[Node], dim: int = 0) -> Value:
     return axis.joined(found)
 
 
-def _roll(reader: Reader, given: Node, shifts: Sequence[int], dims: Sequence[int] = ()) -> Value:
+def _roll(reader: OperationReader, given: Node, shifts: Sequence[int], dims: Sequence[int] = ()) -> Value:
     if len(dims) != len(shifts):
         raise reader.unknown("it turns over the samples")
     value = reader.value(given)
@@ -169,7 +169,7 @@ def _roll(reader: Reader, given: Node, shifts: Sequence[int], dims: Sequence[int
 
 
 def _slice_scatter(
-    reader: Reader, given: object, part: Any, dim: int = 0, start: Any = None, end: object = None, step: int = 1
+    reader: OperationReader, given: object, part: Any, dim: int = 0, start: Any = None, end: object = None, step: int = 1
 ) -> Value:
     whole, inner = reader.value(given), reader.value(part)
     if inner.width == whole.width:
@@ -180,12 +180,12 @@ def _slice_scatter(
     return axis.replaced(whole, axis.index(start), inner, inner.width // (axis.outer * axis.inner))
 
 
-def _select_scatter(reader: Reader, given: object, part: object, dim: int, index: int) -> Value:
+def _select_scatter(reader: OperationReader, given: object, part: object, dim: int, index: int) -> Value:
     axis = _Axis.of(reader, None, dim)
     return axis.replaced(reader.value(given), axis.index(index), reader.value(part), 1)
 
 
-def _slice_backward(reader: Reader, part: object, sizes: Any, dim: int, start: Any, end: object, step: int) -> Value:
+def _slice_backward(reader: OperationReader, part: object, sizes: Any, dim: int, start: Any, end: object, step: int) -> Value:
     inner = reader.value(part)
     if inner.width == reader.width:
         return inner
@@ -199,11 +199,11 @@ def _slice_backward(reader: Reader, part: object, sizes: Any, dim: int, start: A
     return axis.replaced(reader.filled(0.0), first, inner, size)
 
 
-def _select_backward(reader: Reader, part: object, sizes: object, dim: int, index: int) -> Value:
+def _select_backward(reader: OperationReader, part: object, sizes: object, dim: int, index: int) -> Value:
     return _select_scatter(reader, reader.filled(0.0), part, dim, index)
 
 
-def _constant_pad_nd(reader: Reader, given: Node, pad: Sequence[int], number: float = 0.0) -> Value:
+def _constant_pad_nd(reader: OperationReader, given: Node, pad: Sequence[int], number: float = 0.0) -> Value:
     value, sizes = reader.value(given), list(reader.sizes(given))
     for place in range(len(pad) // 2):
         before, after = pad[2 * place : 2 * place + 2]
@@ -216,7 +216,7 @@ def _constant_pad_nd(reader: Reader, given: Node, pad: Sequence[int], number: fl
     return value
 
 
-def _copy(reader: Reader, given: object, source: object, *_: object) -> Value:
+def _copy(reader: OperationReader, given: object, source: object, *_: object) -> Value:
     return _same(reader, source)
 
 

@@ -18,7 +18,7 @@ from discretize.kernels.record.layout import LAYOUT
 from discretize.kernels.record.products import PRODUCTS, joined
 from discretize.kernels.record.recording import RESHAPES, operation_name
 from discretize.kernels.record.values import Value, row_major
-from discretize.kernels.record.zones import Reader, SumOverSamples, Zones
+from discretize.kernels.record.zones import OperationReader, SumOverSamples, Zones
 
 __all__ = ["is_known", "zones_of"]
 
@@ -52,7 +52,7 @@ def zones_of(graph: Graph, samples: Mapping[str, str], dtype: torch.dtype) -> Zo
 
 
 def _read(zones: Zones, dtype: torch.dtype, node: Node) -> None:
-    reader = Reader(zones, dtype, node)
+    reader = OperationReader(zones, dtype, node)
     if any(source in zones.after for source in node.all_input_nodes):
         if any(zones.rows.get(source) is not None for source in node.all_input_nodes):
             raise reader.unknown("it mixes samples")
@@ -67,7 +67,7 @@ def _read(zones: Zones, dtype: torch.dtype, node: Node) -> None:
         _note_order(zones, reader, node)
 
 
-def _note_order(zones: Zones, reader: Reader, node: Node) -> None:
+def _note_order(zones: Zones, reader: OperationReader, node: Node) -> None:
     """Where numbers of a sample lie along the batch's axis, in which order they do, to refuse other orders beside it."""
     if not isinstance(zones.rows[node], Value) or not reader.sizes() or reader.sizes()[reader.batch()] == 1:
         return
@@ -83,7 +83,7 @@ def _note_order(zones: Zones, reader: Reader, node: Node) -> None:
     zones.inside[node] = found.pop() if found else 1
 
 
-def _result(reader: Reader, node: Node) -> Any:
+def _result(reader: OperationReader, node: Node) -> Any:
     value, name = node.meta.get("val"), operation_name(node)
     if isinstance(value, torch.SymInt | int):
         return None  # the size of the batch
@@ -102,25 +102,25 @@ def _result(reader: Reader, node: Node) -> Any:
     return reader.by_unit(name, *node.args)
 
 
-def _add(reader: Reader, a: object, b: Any, alpha: Any = 1) -> Value:
+def _add(reader: OperationReader, a: object, b: Any, alpha: Any = 1) -> Value:
     if reader.node.meta["val"].dtype == torch.bool:
         return reader.by_unit("logical_or", a, b)
     return (alpha == 1 and joined(reader, a, b)) or reader.by_unit("add", a, _scaled(reader, b, alpha))
 
 
-def _sub(reader: Reader, a: object, b: Any, alpha: Any = 1) -> Value:
+def _sub(reader: OperationReader, a: object, b: Any, alpha: Any = 1) -> Value:
     return reader.by_unit("sub", a, _scaled(reader, b, alpha))
 
 
-def _rsub(reader: Reader, a: object, b: object, alpha: object = 1) -> Value:
+def _rsub(reader: OperationReader, a: object, b: object, alpha: object = 1) -> Value:
     return _sub(reader, b, a, alpha)
 
 
-def _scaled(reader: Reader, given: object, by: float) -> Any:
+def _scaled(reader: OperationReader, given: object, by: float) -> Any:
     return given if by == 1 else reader.by_unit("mul", given, by)
 
 
-def _pow(reader: Reader, a: object, b: object) -> Value:
+def _pow(reader: OperationReader, a: object, b: object) -> Value:
     if isinstance(b, int | float) and b in POWERS:
         return reader.by_unit(POWERS[b], a)
     return reader.by_unit("mul", reader.by_unit("square", a), a) if _is_number(b, 3) else reader.by_unit("pow", a, b)
@@ -130,7 +130,7 @@ def _is_number(given: object, number: float) -> bool:
     return not isinstance(given, Node) and given == number
 
 
-def _clamp(reader: Reader, a: object, low: object = None, high: object = None) -> Value:
+def _clamp(reader: OperationReader, a: object, low: object = None, high: object = None) -> Value:
     raised = a if low is None else reader.by_unit("maximum", a, low)
     return reader.by_unit("spread", raised) if high is None else reader.by_unit("minimum", raised, high)
 
@@ -142,26 +142,26 @@ def _named(name: str) -> Callable[..., Value]:
 # Sums and the like over the numbers of a sample; sums over samples are left to the end.
 
 
-def _taken(reader: Reader, given: Node, dim: Any) -> list[int]:
+def _taken(reader: OperationReader, given: Node, dim: Any) -> list[int]:
     """Over which axes."""
     axes = range(len(reader.sizes(given)))
     return list(axes) if dim is None or dim == [] else sorted(axes[each] for each in ([dim] if isinstance(dim, int) else dim))
 
 
-def _sum(reader: Reader, given: Node, dim: object = None, keepdim: bool = False, **_: object) -> Value | SumOverSamples:
+def _sum(reader: OperationReader, given: Node, dim: object = None, keepdim: bool = False, **_: object) -> Value | SumOverSamples:
     if reader.batch(given) in _taken(reader, given, dim):
         return SumOverSamples(((reader.value(given), None),), reader.sizes(given))
     return _over_units(reader, "sum", given, dim)
 
 
-def _over_units(reader: Reader, how: str, given: Node, dim: object) -> Value:
+def _over_units(reader: OperationReader, how: str, given: Node, dim: object) -> Value:
     taken = _taken(reader, given, dim)
     if reader.batch(given) in taken:
         raise reader.unknown("it takes it of the samples")
     return _over(reader, how, reader.value(given), reader.sizes(given), taken)
 
 
-def _over(reader: Reader, how: str, value: Value, sizes: Sequence[int], taken: list[int]) -> Value:
+def _over(reader: OperationReader, how: str, value: Value, sizes: Sequence[int], taken: list[int]) -> Value:
     """A value of these sizes, over some of the axes."""
     size = prod(sizes[axis] for axis in taken)
     several = [axis for axis in taken if sizes[axis] != 1] or taken
@@ -173,21 +173,21 @@ def _over(reader: Reader, how: str, value: Value, sizes: Sequence[int], taken: l
     return reader.values.over_axis(how, reader.values.strided(value, 0, [axes[k] for k in order]), value.width // size, size)
 
 
-def _amax(reader: Reader, given: Node, dim: object = (), keepdim: bool = False) -> Value:
+def _amax(reader: OperationReader, given: Node, dim: object = (), keepdim: bool = False) -> Value:
     return _over_units(reader, "amax", given, dim or None)
 
 
-def _mean(reader: Reader, given: Node, dim: object = None, keepdim: bool = False, **_: object) -> Value:
+def _mean(reader: OperationReader, given: Node, dim: object = None, keepdim: bool = False, **_: object) -> Value:
     total = _over_units(reader, "sum", given, dim)
     return _divided(reader, total, reader.value(given).width // total.width)
 
 
-def _divided(reader: Reader, total: Value, by: float) -> Value:
+def _divided(reader: OperationReader, total: Value, by: float) -> Value:
     return reader.values.make("div", [total, reader.values.make("count", settings=(by,))], total.width)
 
 
 def _var_mean(
-    reader: Reader, given: Node, dim: object = None, *, correction: float | None = 1, keepdim: bool = False
+    reader: OperationReader, given: Node, dim: object = None, *, correction: float | None = 1, keepdim: bool = False
 ) -> tuple[Value, Value]:
     make, value, sizes = reader.values.make, reader.value(given), reader.sizes(given)
     mean, taken = _mean(reader, given, dim), _taken(reader, given, dim)
@@ -199,11 +199,11 @@ def _var_mean(
     return _divided(reader, total, value.width // mean.width - lost), mean
 
 
-def _var(reader: Reader, given: Node, dim: object = None, **settings: Any) -> Value:
+def _var(reader: OperationReader, given: Node, dim: object = None, **settings: Any) -> Value:
     return _var_mean(reader, given, dim, **settings)[0]
 
 
-def _increments(reader: Reader, columns: Node, parts: int, integral: bool, width: int) -> Value:
+def _increments(reader: OperationReader, columns: Node, parts: int, integral: bool, width: int) -> Value:
     of = reader.value(columns)
     if of.width != reader.sizes(columns)[-1]:
         raise reader.unknown("a sample has more than one address")

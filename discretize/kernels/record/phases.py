@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from discretize.kernels.record.functions import CHEAP
+from discretize.kernels.record.recording import UnknownOperation
 from discretize.kernels.record.values import GIVEN, LAYOUTS, READY, Value, ancestors
-from discretize.kernels.record.zones import Unknown
 
 __all__ = ["Pair", "Phase", "ProgramValues", "phases"]
 
@@ -59,7 +59,7 @@ class ProgramValues:
             if value.operation == "increments":
                 (place,) = value.of
                 if place.operation != "slice" or place.of[0].operation != "x":
-                    raise Unknown("its code draws increments of what is not given with a sample")
+                    raise UnknownOperation("its code draws increments of what is not given with a sample")
                 return int(place.settings[0]) + place.width - 1
         return None
 

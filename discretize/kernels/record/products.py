@@ -9,7 +9,7 @@ from typing import Any
 from torch.fx import Node
 
 from discretize.kernels.record.values import Value
-from discretize.kernels.record.zones import Reader, SumOverSamples
+from discretize.kernels.record.zones import OperationReader, SumOverSamples
 
 __all__ = ["PRODUCTS", "joined"]
 
@@ -18,7 +18,7 @@ MOST_BLOCKS = 32  # products in place of one
 MOST_NUMBERS = 1 << 16  # of a sample, in place of a product of what it has
 
 
-def _mm(reader: Reader, a: Node, b: Node) -> Any:
+def _mm(reader: OperationReader, a: Node, b: Node) -> Any:
     """Of a sample's numbers along the batch's axis too, one product each."""
     left, right = reader.own(a), reader.own(b)
     if isinstance(left, Value) and isinstance(right, Value) and reader.batch(a) == 1:
@@ -31,7 +31,7 @@ def _mm(reader: Reader, a: Node, b: Node) -> Any:
     raise reader.unknown("no kernel is written for this product")
 
 
-def _blocks(reader: Reader, value: Value, depth: int, width: int, matrices: Sequence[int]) -> Value:
+def _blocks(reader: OperationReader, value: Value, depth: int, width: int, matrices: Sequence[int]) -> Value:
     """One part of a value after the other, each times a matrix."""
     if len(matrices) > MOST_BLOCKS:
         raise reader.unknown(f"it stands for {len(matrices)} products, more than {MOST_BLOCKS}")
@@ -40,7 +40,7 @@ def _blocks(reader: Reader, value: Value, depth: int, width: int, matrices: Sequ
 
 
 def _sum_of_products(
-    reader: Reader, left: Value, right: Value, sizes: Sequence[int], others: Sequence[int], alike: bool
+    reader: OperationReader, left: Value, right: Value, sizes: Sequence[int], others: Sequence[int], alike: bool
 ) -> SumOverSamples:
     (height, blocks), width = sizes, prod(others[1:])
     if blocks > MOST_BLOCKS or not alike:
@@ -51,7 +51,7 @@ def _sum_of_products(
     return SumOverSamples(tuple(pairs), (height, *others[1:]), "sum")
 
 
-def _bmm(reader: Reader, a: Node, b: Node) -> Any:
+def _bmm(reader: OperationReader, a: Node, b: Node) -> Any:
     left, right, stack = reader.own(a), reader.own(b), a.meta["val"].shape[0]
     if isinstance(left, Value) and isinstance(right, Value):
         of_left, of_right = reader.sizes(a), reader.sizes(b)
@@ -73,7 +73,7 @@ def _bmm(reader: Reader, a: Node, b: Node) -> Any:
     raise reader.unknown("no kernel is written for this product")
 
 
-def _product_of_each(reader: Reader, left: Value, right: Value, sizes: Sequence[int], width: int) -> Value:
+def _product_of_each(reader: OperationReader, left: Value, right: Value, sizes: Sequence[int], width: int) -> Value:
     """Matrices that each sample has, (blocks, height, depth) and (blocks, depth, width)."""
     blocks, height, depth = sizes
     if blocks * height * depth * width > MOST_NUMBERS:
@@ -84,7 +84,7 @@ def _product_of_each(reader: Reader, left: Value, right: Value, sizes: Sequence[
     return reader.values.over_axis("sum", reader.values.make("mul", [one, other], size), blocks * height, depth, width)
 
 
-def _addmm(reader: Reader, start: object, a: Node, b: Node, beta: float = 1, alpha: float = 1) -> Value:
+def _addmm(reader: OperationReader, start: object, a: Node, b: Node, beta: float = 1, alpha: float = 1) -> Value:
     product = _mm(reader, a, b)
     if not isinstance(product, Value) or (beta, alpha) != (1, 1):
         raise reader.unknown("its products are scaled, or of other than samples and weights")
@@ -94,7 +94,7 @@ def _addmm(reader: Reader, start: object, a: Node, b: Node, beta: float = 1, alp
     return reader.by_unit("add", first, product)
 
 
-def joined(reader: Reader, a: object, b: object) -> Value | None:
+def joined(reader: OperationReader, a: object, b: object) -> Value | None:
     """One affine map in place of a sum of two, or of one and a vector, which nobody else reads."""
     maps = [given for given in (a, b) if isinstance(given, Node) and _is_affine(reader.own(given)) and len(given.users) == 1]
     if not maps or any(reader.own(given).width != reader.width for given in maps):
@@ -115,7 +115,7 @@ def _is_affine(value: object) -> bool:
     return isinstance(value, Value) and value.operation == "affine"
 
 
-def _affine(reader: Reader, start: list[Value], read: Sequence[Value], width: int, matrices: tuple[int, ...]) -> Value:
+def _affine(reader: OperationReader, start: list[Value], read: Sequence[Value], width: int, matrices: tuple[int, ...]) -> Value:
     return reader.values.make("affine", [*start, *read], width, (bool(start), matrices))
 
 

@@ -23,10 +23,10 @@ from discretize import compat
 from discretize.kernels.record.attributes import attributes_of
 from discretize.kernels.record.lowering import is_known, zones_of
 from discretize.kernels.record.phases import ProgramValues
-from discretize.kernels.record.recording import ModuleRecord, UnknownSizes, copied_with, decompositions, record
+from discretize.kernels.record.recording import ModuleRecord, UnknownOperation, UnknownSizes, copied_with, decompositions, record
 from discretize.kernels.record.rewriting import OF_DERIVATIVES, RULES
 from discretize.kernels.record.values import Value
-from discretize.kernels.record.zones import Unknown, Zones
+from discretize.kernels.record.zones import Zones
 from discretize.steps.step import Step
 
 __all__ = [
@@ -206,11 +206,11 @@ def _joint_record(
     ways, sizes = decompositions(is_known, all_of_torch=True), UnknownSizes({"batch": 3})
     recorded = record(ways, joint, weights, widths, sizes, dtype, module.field.device)
     if recorded.asked:
-        raise Unknown("its code makes a number of the size of the batch; `h.shape[0]` in place of `len(h)` does not")
+        raise UnknownOperation("its code makes a number of the size of the batch; `h.shape[0]` in place of `len(h)` does not")
     if any(constant.requires_grad for constant in recorded.constants.values()):
-        raise Unknown("its code reads a tensor with a gradient that is no parameter")
+        raise UnknownOperation("its code reads a tensor with a gradient that is no parameter")
     if not all(keeps_all) or recorded.changes_what_it_is_given:
-        raise Unknown("its code changes what the field keeps")
+        raise UnknownOperation("its code changes what the field keeps")
     return recorded, has_gradient[-len(moved) - sum(learned) :]  # recorded twice
 
 
@@ -220,7 +220,7 @@ def _row(read: Zones, node: Any, width: int) -> Value:
         return read.values.make("spread", [read.values.number(0.0)], width)
     value = read.rows.get(node)
     if not isinstance(value, Value):
-        raise Unknown("its code mixes samples")
+        raise UnknownOperation("its code mixes samples")
     return value if value.width == width else read.values.make("spread", [value], width)
 
 

@@ -36,6 +36,7 @@ __all__ = [
     "RESHAPES",
     "SAME_NUMBERS",
     "ModuleRecord",
+    "UnknownOperation",
     "UnknownSizes",
     "as_function",
     "copied_with",
@@ -68,6 +69,10 @@ FILLED = dict.fromkeys(("zeros", "zeros_like", "new_zeros"), 0) | dict.fromkeys(
 Module = TypeVar("Module", bound=nn.Module)
 Known = Callable[[str, str], bool]
 Decompositions = Mapping["compat.OpOverload", Callable[..., Any]]
+
+
+class UnknownOperation(NotImplementedError):  # noqa: N818 - said of the operation, as KeyError's kin say it of the key
+    """Raised for a tensor operation, on which line, that a kernel or a reading in SymPy is not written for here."""
 
 
 class UnknownSizes:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
-__all__ = ["GIVEN", "LAYOUTS", "READY", "REDUCTIONS", "Axes", "Value", "Values", "ancestors", "is_zero", "row_major"]
+__all__ = ["GIVEN", "LAYOUTS", "READY", "REDUCTIONS", "Axes", "Value", "ValuePool", "ancestors", "is_zero", "row_major"]
 
 Axes = Sequence[tuple[int, int]]  # sizes and strides, the last axis fastest
 
@@ -46,7 +46,7 @@ class Value:
 
 
 @dataclass
-class Values:
+class ValuePool:
     """All values of a program, each of them once."""
 
     made: dict[tuple[Any, ...], Value] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-r"""Split a recorded graph of torch's operations into three programs, and read the arguments of its operations (`Reader`).
+r"""Split a recorded graph of torch's operations into three programs, and read the arguments of its operations.
 
     before     made of weights alone: computed by torch, once a call
     rows       a sample's own values, `discretize.kernels.record.values`: what the kernel computes at each step
@@ -17,14 +17,10 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
-from discretize.kernels.record.recording import operation_name, source_line
-from discretize.kernels.record.values import Value, Values
+from discretize.kernels.record.recording import UnknownOperation, operation_name, source_line
+from discretize.kernels.record.values import Value, ValuePool
 
-__all__ = ["Reader", "SumOverSamples", "Unknown", "Zones"]
-
-
-class Unknown(NotImplementedError):  # noqa: N818 - said of the operation, and callers go on without
-    """The code uses what no kernel is written for: which operation, on which line."""
+__all__ = ["OperationReader", "SumOverSamples", "Zones"]
 
 
 @dataclass(frozen=True)
@@ -52,7 +48,7 @@ class Zones:
     graph: Graph
     dtype: torch.dtype
     rows: dict[Node, Any] = field(default_factory=dict)
-    values: Values = field(default_factory=Values)
+    values: ValuePool = field(default_factory=ValuePool)
     vectors: list[tuple[Node, tuple[int, ...]]] = field(default_factory=list)
     matrices: list[tuple[Node, bool, int | None]] = field(default_factory=list)
     sums: dict[Node, SumOverSamples] = field(default_factory=dict)
@@ -131,7 +127,7 @@ def _matrix(graph: Graph, node: Node, turned: bool, place: int | None) -> Node:
 
 
 @dataclass(frozen=True)
-class Reader:
+class OperationReader:
     """For one operation, whose result is `node`."""
 
     zones: Zones
@@ -139,7 +135,7 @@ class Reader:
     node: Node
 
     @property
-    def values(self) -> Values:
+    def values(self) -> ValuePool:
         return self.zones.values
 
     @property
@@ -147,9 +143,9 @@ class Reader:
         """How many numbers of a sample the result has."""
         return prod(self.sizes())
 
-    def unknown(self, why: str) -> Unknown:
+    def unknown(self, why: str) -> UnknownOperation:
         name = operation_name(self.node)
-        return Unknown(f"its code uses {name}, and {why}: {source_line(self.node)}")
+        return UnknownOperation(f"its code uses {name}, and {why}: {source_line(self.node)}")
 
     def sizes(self, node: Node | None = None) -> tuple[int, ...]:
         """Of a sample's numbers, in torch's axes: 1 where the batch is, or how many lie along that axis too."""

@@ -24,7 +24,7 @@ from discretize.kernels.eligibility import takes_triton
 from discretize.kernels.record.program import Program, Writer
 from discretize.kernels.triton.lines import Needs
 from discretize.kernels.triton.shapes import Shape, multiprocessors, shape_of
-from discretize.kernels.triton.writing import FEW, Place, Projection, TritonText, written
+from discretize.kernels.triton.writing import FEW, Projection, SumSide, TritonText, written
 
 __all__ = ["STORED", "TritonKernel", "TritonNetworks", "launch", "summed", "triton_reason", "writer"]
 
@@ -58,7 +58,9 @@ class TritonKernel:
         self.program, self.moves = program, moves
         self.text: TritonText = program.written
 
-    def call(self, substeps: int, rests: bool, xs: Tensor, h0: Tensor, dt: float | Tensor, weights: Sequence[Tensor]) -> _Call:
+    def call(
+        self, substeps: int, rests: bool, xs: Tensor, h0: Tensor, dt: float | Tensor, weights: Sequence[Tensor]
+    ) -> _TritonCall:
         weights = [weight.detach() for weight in weights]
         vectors, matrices = self.program.read(weights)
         # What code without weights makes was recorded on the CPU.
@@ -67,7 +69,7 @@ class TritonKernel:
         lengths = dt.detach() if isinstance(dt, Tensor) else h0.new_full((), dt)
         rests = rests and lengths.dim() > 0
         given = xs.detach().contiguous(), h0.detach().contiguous(), lengths, weights, vectors, matrices, substeps, rests
-        return _Call(self, *given)
+        return _TritonCall(self, *given)
 
 
 class TritonNetworks:
@@ -82,7 +84,7 @@ class TritonNetworks:
 
     def call(
         self, substeps: int, rests: bool, xs: Tensor, h0: Tensor, dt: float | Tensor, weights: Sequence[Tensor]
-    ) -> _Call | _Calls:
+    ) -> _TritonCall | _Calls:
         if h0.dim() == 2:
             return self.one.call(substeps, rests, xs, h0, dt, weights)
         own_xs, lengths = xs.dim() > 3, dt if isinstance(dt, Tensor) and dt.dim() > 3 else None
@@ -101,7 +103,7 @@ def launch(text: str, name: str, h0: Tensor, shape: Shape, given: Sequence[objec
 
 
 @dataclass(frozen=True)
-class _Call:
+class _TritonCall:
     """The numbers of a call, and its two passes."""
 
     kernel: TritonKernel
@@ -170,7 +172,7 @@ class _Call:
         xs, matrix = self.xs[..., of.first : of.first + of.depth], torch.cat(matrices, 1)
         return xs.to(self.h0.dtype) @ matrix.to(self.h0.dtype)
 
-    def _of_x(self, rows: Mapping[str, Tensor], products: Sequence[tuple[Place, int, int]], moves: Tensor | None) -> Tensor:
+    def _of_x(self, rows: Mapping[str, Tensor], products: Sequence[tuple[SumSide, int, int]], moves: Tensor | None) -> Tensor:
         found: Tensor | None = None
         for place, k, row in products:
             numbers = rows[place.buffer][..., place.first : place.first + place.width]
@@ -193,7 +195,7 @@ class _Call:
 class _Calls:
     """A call for each network of an ensemble, and whether they have xs and dt of their own."""
 
-    each: list[_Call]
+    each: list[_TritonCall]
     own_xs: bool
     own_dt: bool
 
@@ -211,7 +213,7 @@ class _Calls:
 
 
 def summed(
-    rows: Mapping[str, Tensor], left: Place, right: Place | None, dtype: torch.dtype, moves: Tensor | None = None
+    rows: Mapping[str, Tensor], left: SumSide, right: SumSide | None, dtype: torch.dtype, moves: Tensor | None = None
 ) -> Tensor:
     """Sum numbers, or products of each with each, over samples and steps; moves: which samples count, all without it."""
     found = []

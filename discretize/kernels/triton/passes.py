@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from math import sqrt
 
+from discretize.kernels.record.recording import UnknownOperation
 from discretize.kernels.record.values import READY, REDUCTIONS, Value, ancestors
-from discretize.kernels.record.zones import Unknown
 from discretize.kernels.triton.functions import FUNCTIONS, number
 from discretize.kernels.triton.lines import Lines, Needs, padded
 from discretize.kernels.triton.products import Product, write_dots, write_sums
@@ -169,7 +169,7 @@ class Pass:
 
     def _function(self, value: Value, first: int, width: int) -> str:
         if value.operation not in FUNCTIONS:
-            raise Unknown(f"its code uses {value.operation}, which no kernel for GPUs is written for")
+            raise UnknownOperation(f"its code uses {value.operation}, which no kernel for GPUs is written for")
         parts = [self.piece(part) if part.width == 1 else self.piece(part, first, width) for part in value.of]
         expression = FUNCTIONS[value.operation].format(**dict(zip("abc", parts, strict=False)))
         if width > 1 and all(part.width == 1 for part in value.of):

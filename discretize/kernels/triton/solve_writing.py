@@ -38,13 +38,13 @@ from discretize.kernels.triton.rosenbrock import (
     TIME_BACK,
     units_of,
 )
-from discretize.kernels.triton.writing import Place, all_given, expanded, operands_of
+from discretize.kernels.triton.writing import SumSide, all_given, expanded, operands_of
 from discretize.solvers.control import ERROR_MARGIN, GROW, SAFETY, SHORTEST_STEP, SHRINK
 
-__all__ = ["COUNTS", "NUMBERS", "Recorded", "SolveText", "solve_writer", "stiff_text"]
+__all__ = ["COUNTS", "NUMBERS", "SolvePasses", "SolveText", "solve_writer", "stiff_text"]
 
 
-# What is reported of each sample: `discretize.kernels.cpp.programs.Report`.
+# What is reported of each sample: `discretize.kernels.cpp.programs.CtrnnReport`.
 NUMBERS = ("smallest", "smallest_tau", "forced_tau", "forced_error", "tau", "step")
 COUNTS = ("accepted", "rejected", "evaluations", "forced", "smallest_segment", "forced_segment", "segment", "cause", "held_back")
 RULE = {"ERROR_MARGIN": ERROR_MARGIN, "SAFETY": SAFETY, "SHRINK": SHRINK, "GROW": GROW, "SHORTEST_STEP": SHORTEST_STEP}
@@ -67,11 +67,11 @@ class Sums:
 
     kept: int
     operands: int
-    sums: tuple[tuple[Place, Place | None], ...]
+    sums: tuple[tuple[SumSide, SumSide | None], ...]
 
 
 @dataclass(frozen=True)
-class Recorded:
+class SolvePasses:
     """A program as passes of a solve's kernels; `number`: which of a kernel's programs. An evaluation keeps for the backward pass
     the state, the input, and values that it makes."""
 
@@ -136,7 +136,7 @@ class Recorded:
         """The cotangents of the state and of the input, and operands of sums at `at_operands`."""
         places = {self.given["cotangent"]: at_q} | {value: f"{at_kept} + {place}" for value, place in self.kept.items()}
         found = self._pass(places, behind)
-        known = {value: Place("kept", place, value.width) for value, place in self.kept.items()}
+        known = {value: SumSide("kept", place, value.width) for value, place in self.kept.items()}
         sums, operands = operands_of(found, known, self.values.sums)
         found.store(self.gradients["h"], at_of_h)
         if "x" in self.gradients and self.columns:
@@ -158,7 +158,7 @@ def solve_writer(dtype: torch.dtype) -> Writer[SolveText]:
 
 
 def _written(values: ProgramValues, dtype: torch.dtype) -> SolveText:
-    field = Recorded(values)
+    field = SolvePasses(values)
     flow = field.evaluation("at_y", "at_x", "at_slope")
     replay = field.replay("at_kept", "at_slope")
     back, kept = field.back("at_kept", "at_q", "at_of_y", "at_of_x", replay)
@@ -169,7 +169,7 @@ def _written(values: ProgramValues, dtype: torch.dtype) -> SolveText:
     return _text(HELPERS + text, dtype, flow, back, field.columns, [kept])
 
 
-def stiff_text(programs: Sequence[Recorded], dtype: torch.dtype) -> SolveText:
+def stiff_text(programs: Sequence[SolvePasses], dtype: torch.dtype) -> SolveText:
     """The kernels of a Rosenbrock pair, from the programs of flow, along and, where the input moves, in time."""
     forward, text = _stiff_forward(*programs)
     backward, kept, back = _stiff_backward(*programs)
@@ -177,14 +177,14 @@ def stiff_text(programs: Sequence[Recorded], dtype: torch.dtype) -> SolveText:
     return _text(whole, dtype, forward, backward, programs[0].columns, kept)
 
 
-def _stiff_forward(field: Recorded, along: Recorded, in_time: Recorded | None = None) -> tuple[Pass, str]:
+def _stiff_forward(field: SolvePasses, along: SolvePasses, in_time: SolvePasses | None = None) -> tuple[Pass, str]:
     flow = field.evaluation("at_y", "at_x", "at_slope")
     last, stage = _derivatives(along, in_time, flow)
     lines = {"$FLOW": flow.out.step, "$READ": field.reads(READ)} | stage
     return last, _kernel(FORWARD, ROSENBROCK, last, lines, _stiff_widths(field, in_time))
 
 
-def _stiff_backward(field: Recorded, along: Recorded, in_time: Recorded | None = None) -> tuple[Pass, list[Sums], str]:
+def _stiff_backward(field: SolvePasses, along: SolvePasses, in_time: SolvePasses | None = None) -> tuple[Pass, list[Sums], str]:
     replay = field.replay("at_kept", "at_slope")
     last, found = field.back("at_kept", "at_q", "at_of_h", "at_of_x", replay)
     lines = {"$REPLAY": replay.out.step, "$BACK": last.out.step, "$READ": field.reads(READ)}
@@ -208,7 +208,7 @@ def _stiff_backward(field: Recorded, along: Recorded, in_time: Recorded | None =
     return last, kept, _kernel(BACKWARD, ROSENBROCK_BACK, last, lines, widths)
 
 
-def _derivatives(along: Recorded, in_time: Recorded | None, behind: Pass) -> tuple[Pass, dict[str, list[str]]]:
+def _derivatives(along: SolvePasses, in_time: SolvePasses | None, behind: Pass) -> tuple[Pass, dict[str, list[str]]]:
     """A column of the Jacobian, and the derivative by the time."""
     column = along.evaluation("at_along", "at_x", "at_column", behind)
     if in_time is None:
@@ -218,11 +218,11 @@ def _derivatives(along: Recorded, in_time: Recorded | None, behind: Pass) -> tup
     return drift, {"$ALONG": column.out.step} | lines
 
 
-def _widths(field: Recorded) -> dict[str, int]:
+def _widths(field: SolvePasses) -> dict[str, int]:
     return {"STATE": field.state, "COLUMNS": field.columns, "INPUT_PLACE": field.state}
 
 
-def _stiff_widths(field: Recorded, in_time: Recorded | None) -> dict[str, int]:
+def _stiff_widths(field: SolvePasses, in_time: SolvePasses | None) -> dict[str, int]:
     return _widths(field) | {"UNITS": units_of(field.state), "MOVES": in_time is not None}
 
 

@@ -20,8 +20,8 @@ import torch
 from torch import Tensor
 
 from ctrnn.inputs.polynomial import PolynomialPath
-from discretize.kernels.cpp.programs import Report
-from discretize.kernels.cpp.solves import Needs, SolveEngine, disagreement, plan_by, total
+from discretize.kernels.cpp.programs import CtrnnReport
+from discretize.kernels.cpp.solves import SolveEngine, SolveNeeds, disagreement, plan_by, total
 from discretize.kernels.cpp.solving import ALL_STEPS, KernelRun
 from discretize.kernels.pieces import projected_of
 from discretize.kernels.record.program import FlowModule, InputJVP, Program, StateJVP, Weights, Writer
@@ -30,7 +30,7 @@ from discretize.kernels.triton.kernels import launch, summed, triton_reason
 from discretize.kernels.triton.lines import WEIGHTS
 from discretize.kernels.triton.rosenbrock import MOST_UNITS, units_of
 from discretize.kernels.triton.shapes import many
-from discretize.kernels.triton.solve_writing import COUNTS, NUMBERS, Recorded, SolveText, solve_writer, stiff_text
+from discretize.kernels.triton.solve_writing import COUNTS, NUMBERS, SolvePasses, SolveText, solve_writer, stiff_text
 from discretize.solvers import rodas
 from discretize.solvers.kept import KeptSteps
 from discretize.solvers.rodas import Rodas5P
@@ -228,8 +228,8 @@ class TritonRun(KernelRun):
     def _end_of(self, row: int) -> tuple[Tensor, Tensor]:
         return self.ends[0, row : row + 1], self.ends[1, row : row + 1]
 
-    def _reports(self, batch: int) -> ctypes.Array[Report]:
-        found = (Report * batch)()
+    def _reports(self, batch: int) -> ctypes.Array[CtrnnReport]:
+        found = (CtrnnReport * batch)()
         rows, names = np.ctypeslib.as_array(found), (*NUMBERS, *COUNTS)
         for name, column in zip(names, (*self.numbers.T.cpu().numpy(), *self.counts.T.cpu().numpy()), strict=True):
             rows["rejected_last" if name == "held_back" else name] = column
@@ -274,13 +274,13 @@ class StiffRun(TritonRun):
 
 
 @cache
-def recorder(number: int) -> Writer[Recorded]:
+def recorder(number: int) -> Writer[SolvePasses]:
     """A writer that keeps a program as one of several in a kernel."""
-    return partial(Recorded, number=number)
+    return partial(SolvePasses, number=number)
 
 
 def _stiff_kernel(
-    module: FlowModule, dtype: torch.dtype, needs: Needs, flow: Program[Recorded], recorded: Recorder
+    module: FlowModule, dtype: torch.dtype, needs: SolveNeeds, flow: Program[SolvePasses], recorded: Recorder
 ) -> TritonSolveKernel | str:
     """The kernel of a field's flow, which `recorder(0)` has read, and of its derivatives; or why there is none."""
     if (units := module.field.state_size) > MOST_UNITS:
@@ -294,7 +294,7 @@ def _stiff_kernel(
 
 
 def _made(
-    module: FlowModule, dtype: torch.dtype, needs: Needs, program: Program[Any], recorder: Recorder
+    module: FlowModule, dtype: torch.dtype, needs: SolveNeeds, program: Program[Any], recorder: Recorder
 ) -> TritonSolveKernel | str:
     explicit = TritonSolveKernel([program], program.written, needs.stored)
     kernel = _stiff_kernel(module, dtype, needs, program, recorder) if needs.implicit else explicit
@@ -306,7 +306,7 @@ def _made(
     return kernel
 
 
-def _writers(module: FlowModule, needs: Needs, dtype: torch.dtype) -> Sequence[Writer[Any]]:
+def _writers(module: FlowModule, needs: SolveNeeds, dtype: torch.dtype) -> Sequence[Writer[Any]]:
     return (recorder(0) if needs.implicit else solve_writer(dtype),)
 
 

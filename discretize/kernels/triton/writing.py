@@ -21,7 +21,7 @@ from discretize.kernels.triton.lines import RESIDENT, TILE, Lines, Needs, padded
 from discretize.kernels.triton.passes import Draft, Pass, parts_of
 from discretize.kernels.triton.products import HELPERS
 
-__all__ = ["FEW", "Place", "Projection", "TritonText", "all_given", "expanded", "operands_of", "written"]
+__all__ = ["FEW", "SumSide", "Projection", "TritonText", "all_given", "expanded", "operands_of", "written"]
 
 
 # Bytes of matrices in a multiprocessor's registers, of 256 KB: of all, or of some beside those that are read at each step.
@@ -29,7 +29,7 @@ FEW_ALL, FEW_SOME = 160 * 1024, 128 * 1024
 
 
 @dataclass(frozen=True)
-class Place:
+class SumSide:
     """Where a side of a sum over samples lies: in "x", "kept" or "operands", from a column on."""
 
     buffer: str
@@ -58,9 +58,9 @@ class TritonText:
     backward: tuple[Needs, Needs]
     kept: int
     operands: int
-    sums: tuple[tuple[Place, Place | None], ...]
+    sums: tuple[tuple[SumSide, SumSide | None], ...]
     projections: tuple[Projection, ...]
-    of_x: tuple[tuple[Place, int, int], ...] | None
+    of_x: tuple[tuple[SumSide, int, int], ...] | None
 
 
 FEW = "_few"  # behind the names of kernels for few samples
@@ -69,13 +69,13 @@ IF_KEPT = "if KEEP: "  # before stores that only the way back reads
 
 def written(values: ProgramValues, dtype: torch.dtype) -> TritonText:
     """Write a whole sequence forwards and backwards."""
-    many, few = (_Sequence(values, dtype, sums) for sums in (False, True))
+    many, few = (_SequenceKernels(values, dtype, sums) for sums in (False, True))
     text = preamble(dtype) + HELPERS + many.text + few.text
     forward, backward = (many.forward.needs, few.forward.needs), (many.backward.needs, few.backward.needs)
     return TritonText(text, forward, backward, many.total, many.operands, many.sides, many.projections, many.of_x)
 
 
-class _Sequence:
+class _SequenceKernels:
     """The two kernels of a sequence, for many samples a program or for few, whose products are sums."""
 
     def __init__(self, values: ProgramValues, dtype: torch.dtype, sums: bool) -> None:
@@ -137,10 +137,10 @@ class _Sequence:
             found.carried[given["cotangent"]] = None
         else:
             found.carry(given["cotangent"], "of_state", gradients["h"])
-        known = {given["h"]: Place("kept", 0, self.values.following.width)}
-        known |= {value: Place("kept", at, value.width) for value, at in self.kept.items()}
+        known = {given["h"]: SumSide("kept", 0, self.values.following.width)}
+        known |= {value: SumSide("kept", at, value.width) for value, at in self.kept.items()}
         if "x" in given:
-            known[given["x"]] = Place("x", 0, given["x"].width)
+            known[given["x"]] = SumSide("x", 0, given["x"].width)
         of_x = _products_of(gradients["x"]) if "x" in gradients else None
         if of_x is not None:
             del gradients["x"]
@@ -196,21 +196,21 @@ def all_given(values: ProgramValues) -> dict[str, Value]:
 
 
 def operands_of(
-    backward: Pass, known: Mapping[Value, Place], sums: Sequence[Pair]
-) -> tuple[tuple[tuple[Place, Place | None], ...], int]:
+    backward: Pass, known: Mapping[Value, SumSide], sums: Sequence[Pair]
+) -> tuple[tuple[tuple[SumSide, SumSide | None], ...], int]:
     """Where sides of sums lie; those that are nowhere are stored one after the other, so many numbers of each sample."""
-    stored, total = dict[Value, Place](), 0
+    stored, total = dict[Value, SumSide](), 0
 
-    def place(value: Value, first: int, width: int) -> Place:
+    def place(value: Value, first: int, width: int) -> SumSide:
         nonlocal total
         if value.operation == "slice":
             return place(value.of[0], first + value.settings[0], width)
         if value in known:
             return replace(known[value], first=known[value].first + first, width=width)
         if value not in stored:
-            stored[value], total = Place("operands", total, value.width), total + value.width
+            stored[value], total = SumSide("operands", total, value.width), total + value.width
             backward.store(value, f"at_operands + {stored[value].first}")
-        return Place("operands", stored[value].first + first, width)
+        return SumSide("operands", stored[value].first + first, width)
 
     found = [(place(left, 0, left.width), None if right is None else place(right, 0, right.width)) for left, right in sums]
     return tuple(found), total

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from discretize.kernels import build, cache
-from discretize.kernels.build import Source, Unavailable, library
+from discretize.kernels.build import CppSource, Unavailable, library
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="nothing is compiled there")
 
@@ -67,7 +67,7 @@ def _own_folders(tmp_path, monkeypatch):
 def source(tmp_path):
     (tmp_path / "tiny.cpp").write_text(CODE)
     (tmp_path / "tiny.h").write_text(HEADER)
-    return Source(tmp_path / "tiny.cpp")
+    return CppSource(tmp_path / "tiny.cpp")
 
 
 def forget(monkeypatch):

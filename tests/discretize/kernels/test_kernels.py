@@ -13,7 +13,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from discretize.kernels.build import Source, Unavailable, library
+from discretize.kernels.build import CppSource, Unavailable, library
 from discretize.kernels.cpp.programs import SOURCES
 
 PROBE = """
@@ -42,7 +42,7 @@ def probe(tmp_path_factory):
     made = {}
     for real in REALS:
         try:
-            made[real] = library(Source(path, headers=SOURCES), {"REAL": real})
+            made[real] = library(CppSource(path, headers=SOURCES), {"REAL": real})
         except Unavailable as error:
             pytest.skip(str(error))
     return made

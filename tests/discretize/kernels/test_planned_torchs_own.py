@@ -21,7 +21,7 @@ import ctrnn
 from discretize import DiscreteRNN, Euler, ExponentialEuler, Layers, Monitor, layers_from_torch
 from discretize.kernels import price, registry
 from discretize.kernels.record.program import StepModule
-from discretize.kernels.torchs_own import Run
+from discretize.kernels.torchs_own import TorchRun
 from discretize.sequences.module import SequenceModule
 
 DICE = torch.Generator().manual_seed(0)
@@ -510,7 +510,7 @@ def test_a_call_of_another_batch_meanwhile_changes_no_start(monkeypatch):
     module = DiscreteRNN(ctrnn.from_torch(seeded("LSTM", 3, 5)))
     stepped = DiscreteRNN(module.field, fused=False)
     module(X)
-    begun, other, threads = Run.begun, X[:, :1], []
+    begun, other, threads = TorchRun.begun, X[:, :1], []
 
     def after_others(run):
         if not threads:  # come two of another batch, between what is decided and what is run
@@ -519,7 +519,7 @@ def test_a_call_of_another_batch_meanwhile_changes_no_start(monkeypatch):
             threads[0].join()
         return partial(begun, run)
 
-    monkeypatch.setattr(Run, "begun", property(after_others))
+    monkeypatch.setattr(TorchRun, "begun", property(after_others))
     assert_close(module(X), stepped(X), rtol=0, atol=1e-12)
     assert threads
 

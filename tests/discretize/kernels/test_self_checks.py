@@ -40,7 +40,7 @@ def each_kernel_is_made_anew(monkeypatch):
 
 def break_states(monkeypatch, wrong):
     """Has kernels move states by so many times what they should."""
-    solve, step = KernelRun.forward, compiled._Call.forward
+    solve, step = KernelRun.forward, compiled._CppCall.forward
 
     def solved(run, projected, h0, *weights):
         return h0.detach() + wrong * (solve(run, projected, h0, *weights) - h0.detach())
@@ -50,18 +50,18 @@ def break_states(monkeypatch, wrong):
         return call.h0 + wrong * (states - call.h0), kept
 
     monkeypatch.setattr(KernelRun, "forward", solved)
-    monkeypatch.setattr(compiled._Call, "forward", stepped)
+    monkeypatch.setattr(compiled._CppCall, "forward", stepped)
 
 
 def break_gradients(monkeypatch, wrong):
     """Has kernels give so many times the gradient to the matrix."""
-    solve, step = KernelRun.backward, compiled._Call.backward
+    solve, step = KernelRun.backward, compiled._CppCall.backward
 
     def changed(found):
         return [*found[:-2], wrong * found[-2], found[-1]]
 
     monkeypatch.setattr(KernelRun, "backward", lambda run, grad: changed(solve(run, grad)))
-    monkeypatch.setattr(compiled._Call, "backward", lambda call, *given: changed(step(call, *given)))
+    monkeypatch.setattr(compiled._CppCall, "backward", lambda call, *given: changed(step(call, *given)))
 
 
 RUNS = {"steps": DiscreteRNN, "solve": ContinuousRNN}

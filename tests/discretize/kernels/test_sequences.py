@@ -364,8 +364,8 @@ def wrong_text(monkeypatch):
 
 
 def wrong_gradients(monkeypatch):
-    right = compiled._Call.backward
-    monkeypatch.setattr(compiled._Call, "backward", lambda call, kept, grad, *rest: right(call, kept, 1.001 * grad, *rest))
+    right = compiled._CppCall.backward
+    monkeypatch.setattr(compiled._CppCall, "backward", lambda call, kept, grad, *rest: right(call, kept, 1.001 * grad, *rest))
 
 
 @pytest.mark.records

@@ -16,7 +16,7 @@ from discretize.kernels.price import kernels_at_once
 from discretize.kernels.record import stored
 from discretize.kernels.record.attributes import attributes_of
 from discretize.kernels.record.program import FlowModule, StepModule, program_of
-from discretize.kernels.record.zones import Unknown
+from discretize.kernels.record.recording import UnknownOperation
 from discretize.kernels.triton.kernels import writer
 from discretize.kernels.triton.solve_writing import solve_writer
 
@@ -172,7 +172,7 @@ def test_code_that_has_changed_is_recorded_anew(monkeypatch, recordings, subtest
 def nothing_is_recorded(noted):
     def record(*given):
         noted.append(given)
-        raise Unknown("not today")
+        raise UnknownOperation("not today")
 
     return record
 

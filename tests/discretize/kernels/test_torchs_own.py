@@ -204,7 +204,7 @@ def test_an_lstm_with_a_kernel_is_run_by_torch_where_that_is_faster(monkeypatch)
 
 
 def test_packed_samples_of_an_lstm_are_left_to_its_kernel(monkeypatch):
-    monkeypatch.setattr(torchs_own, "FASTER", dict.fromkeys((False, True), torchs_own.Sizes(1, 1 << 30)))
+    monkeypatch.setattr(torchs_own, "FASTER", dict.fromkeys((False, True), torchs_own.LSTMSizes(1, 1 << 30)))
     field = of_torch("LSTM", torch.float32)
     rnn, (x, h) = discretize.DiscreteRNN(field, fused="always"), given(field, torch.float32)
     packed = pack_padded_sequence(x.detach(), torch.tensor([3, 7, 1, 5]), enforce_sorted=False)

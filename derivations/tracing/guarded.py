@@ -28,7 +28,7 @@ from sympy.logic.boolalg import BooleanAtom, BooleanFunction
 __all__ = [
     "DOMAINS",
     "Entries",
-    "Value",
+    "GuardedValue",
     "assuming",
     "certain",
     "conditions_of",
@@ -112,30 +112,30 @@ def is_truth(e: Basic) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class Value:
+class GuardedValue:
     """An expression, real where all its conditions hold."""
 
     expr: Expr
     where: Conditions = frozenset()
 
-    def __add__(self, other: Value) -> Value:
-        return Value(number(self.expr) + number(other.expr), self.where | other.where)
+    def __add__(self, other: GuardedValue) -> GuardedValue:
+        return GuardedValue(number(self.expr) + number(other.expr), self.where | other.where)
 
-    def __mul__(self, other: Value) -> Value:
-        return Value(number(self.expr) * number(other.expr), self.where | other.where)
+    def __mul__(self, other: GuardedValue) -> GuardedValue:
+        return GuardedValue(number(self.expr) * number(other.expr), self.where | other.where)
 
 
-def partial(e: Expr, *conditions: Basic) -> Value:
+def partial(e: Expr, *conditions: Basic) -> GuardedValue:
     """Make a value with conditions, without those that are certain."""
-    return Value(e, frozenset(c for c in conditions if not certain(c)))
+    return GuardedValue(e, frozenset(c for c in conditions if not certain(c)))
 
 
-def power(a: Expr, b: Expr) -> Value:
+def power(a: Expr, b: Expr) -> GuardedValue:
     """a^b as torch has it: nan for a < 0 and b no integer."""
     return partial(a**b, *_where_power(a, b))
 
 
-def log(a: Expr) -> Value:
+def log(a: Expr) -> GuardedValue:
     return partial(sympy.log(a), Gt(a, 0))
 
 
