@@ -59,9 +59,9 @@ def report_of(
         ("checked", certificate_words(verdict.certificate) if verdict.holds else []),
         ("for", evidence[1:]),
     ]  # fmt: skip
-    found = Finding(verdict.verdict, verdict.statement or "its code is the equations", tuple(rows))
+    finding = Finding(verdict.verdict, verdict.statement or "its code is the equations", tuple(rows))
     summary = (f"{verdict.verdict[0].upper()}{verdict.verdict[1:]}.", f"Exit status {0 if verdict else 1}.")
-    return Report(type(module).__name__, summary, (Part(excerpt, (found,)),), bool(verdict))
+    return Report(type(module).__name__, summary, (Part(excerpt, (finding,)),), bool(verdict))
 
 
 def _first(equations: Sequence[Eq], known: Mapping[Expr, Symbol]) -> list[Formula | str]:
@@ -85,16 +85,16 @@ def code_of(
         return None, {}
     read = [n for n in program.graph.nodes if n.op == "call_function"]
     lines = {n.name: [line for name, line in user_lines(n) if name == file] for n in read}
-    functions = _functions(tree, {line for found in lines.values() for line in found})
+    functions = _functions(tree, {line for numbers in lines.values() for line in numbers})
     if not text or not functions:
         return None, {}
-    arrays, given = letters_of(program, module, isinstance(system, SymbolicField))
-    values = values_of(program, {**arrays, **given})
+    arrays, inputs = letters_of(program, module, isinstance(system, SymbolicField))
+    values = values_of(program, {**arrays, **inputs})
     computed, known = [(lines[n.name], values[n.name]) for n in read if lines[n.name]], dict[Expr, Symbol]()
     formulas = dict(_mathematics(functions, computed, system, known))
     shown = [n for f in functions for n in range(f.lineno, (f.end_lineno or f.lineno) + 1)]
     if len(shown) > MOST_LINES:
-        shown = sorted({line for found in lines.values() for line in found})
+        shown = sorted({line for numbers in lines.values() for line in numbers})
     excerpt = Excerpt(
         f"{file.rpartition('/')[2]}, line{'s' * (len(shown) > 1)} {shown[0]}{f' to {shown[-1]}' if len(shown) > 1 else ''}",
         tuple(Line(n, text[n - 1].rstrip(), formulas.get(n, ())) for n in shown),
@@ -110,8 +110,8 @@ def _file(cls: type) -> str:
 
 def _functions(tree: ast.Module, lines: set[int]) -> list[Any]:
     """Find the innermost functions that hold these lines, in the order of the file."""
-    found = [n for n in ast.walk(tree) if isinstance(n, FUNCTIONS)]
-    inner = (max((f for f in found if _holds(f, line)), key=lambda f: f.lineno, default=None) for line in lines)
+    functions = [n for n in ast.walk(tree) if isinstance(n, FUNCTIONS)]
+    inner = (max((f for f in functions if _holds(f, line)), key=lambda f: f.lineno, default=None) for line in lines)
     return sorted({f for f in inner if f is not None}, key=lambda f: f.lineno)
 
 
@@ -132,7 +132,7 @@ def _mathematics(
         for u in (*system.state, *system.inputs, *chain(*system.parameters.values()))
     }
     statements = [s for f in functions for s in _statements(f)]
-    given = Counter(name.id for f in functions for name in ast.walk(f) if isinstance(name, ast.Name) and _is_set(name))
+    times_set = Counter(name.id for f in functions for name in ast.walk(f) if isinstance(name, ast.Name) and _is_set(name))
     for statement, value in _values(statements, computed):
         target = _target(statement)
         if not isinstance(value, np.ndarray) or value.size == 0:
@@ -143,7 +143,7 @@ def _mathematics(
         if entries[0] != system.flow[0] if target == "return" else {letter.name for letter in letters} & taken:
             continue
         formula = written(Eq(left, entries[0].xreplace(known), evaluate=False), {*known.values(), *letters})
-        if target != "return" and given[target] == 1:  # of several values, which one a name would stand for does not show
+        if target != "return" and times_set[target] == 1:  # of several values, which one a name would stand for does not show
             known.update({e: letter for e, letter in zip(entries, letters, strict=True) if not e.is_Atom and e not in known})
         if len(formula.words) <= LONGEST:
             yield statement.end_lineno or statement.lineno, (formula,)

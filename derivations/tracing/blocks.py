@@ -36,12 +36,12 @@ def place(axis: int) -> Symbol:
 
 def total(e: Expr, along: Symbol, length: Expr) -> Expr:
     """The sum of e over along = 0, ..., length - 1, taken apart as far as sums are linear."""
-    found = S.Zero
+    terms = S.Zero
     for term in Add.make_args(expand_mul(e, deep=False)):
         factor, summand = term.as_independent(along, as_Add=False)
         bound = Symbol(f"k_{_depth(summand) + 1}", integer=True, nonnegative=True)
-        found += factor * (length if summand == 1 else TOTAL(summand.xreplace({along: bound}), length))
-    return found
+        terms += factor * (length if summand == 1 else TOTAL(summand.xreplace({along: bound}), length))
+    return terms
 
 
 def _depth(e: Basic) -> int:

@@ -98,9 +98,9 @@ class _Question:
         back = {**{v: u for u, v in self.names.items()}, **self.meaning}
         made = {c.xreplace(back) for proof in proofs for c in proof.defined_on}
         evidence = "; ".join(dict.fromkeys(proof.evidence for proof in proofs))
-        found = self._verdict(HOLDS_ASSUMING if self.conditions | made else HOLDS, evidence)
+        verdict = self._verdict(HOLDS_ASSUMING if self.conditions | made else HOLDS, evidence)
         certificates = tuple(step for proof in proofs for step in proof.certificate)
-        return replace(found, defined_on=ordered(self.conditions | made), certificate=certificates)
+        return replace(verdict, defined_on=ordered(self.conditions | made), certificate=certificates)
 
     def _is_defined_somewhere(self) -> bool:
         """Whether all conditions hold together at some point: of what is nowhere defined anything is true."""
@@ -117,34 +117,34 @@ class _Question:
     def _proof(self, a: Expr, b: Expr) -> Verdict:
         """The prover's verdict: of letters first for large parts that both sides share, and last for all that they share."""
         large = min(a.count_ops(), b.count_ops()) >= LARGE
-        if large and (found := self._of_letters(a, b, nested=True)):
-            return found
-        found = self._of_prover(a, b)
-        return found if found.holds is not None else self._of_letters(a, b, nested=False) or found
+        if large and (verdict := self._of_letters(a, b, nested=True)):
+            return verdict
+        verdict = self._of_prover(a, b)
+        return verdict if verdict.holds is not None else self._of_letters(a, b, nested=False) or verdict
 
     def _of_letters(self, a: Expr, b: Expr, nested: bool) -> Verdict | None:
         """The proof that is one whatever the functions (of functions) are that both sides share."""
         shared = _shared(a, b, nested)
-        if not shared or not (found := self._of_prover(a.xreplace(shared), b.xreplace(shared))):
+        if not shared or not (verdict := self._of_prover(a.xreplace(shared), b.xreplace(shared))):
             return None
         back = {letter: part for part, letter in shared.items()}
-        made = tuple(c.xreplace(back) for c in found.defined_on)
-        return replace(found, evidence=f"{found.evidence}, whatever the functions are that they share", defined_on=made)
+        made = tuple(c.xreplace(back) for c in verdict.defined_on)
+        return replace(verdict, evidence=f"{verdict.evidence}, whatever the functions are that they share", defined_on=made)
 
     def _of_prover(self, a: Expr, b: Expr) -> Verdict:
         """The prover's verdict; a corner that is outside of the conditions is left out."""
         known = {_primitive(k * d) for d in corners([a, b]) for k in (1, -1)}
         outside = ordered(c for c in self.uncarried if isinstance(c, Ne) and _primitive(c.lhs - c.rhs) in known)
         nowhere = sympy.Add(*(Piecewise((0, c), evaluate=False) for c in outside))
-        found = check(Identity("as coded", "this project", "The torch code is the equations.", a + nowhere, b + nowhere))
-        given = {_primitive(sympy.expand(k * (c.lhs - c.rhs))) for c in outside for k in (1, -1)}
-        made = (c for c in found.defined_on if not isinstance(c, Ne) or _primitive(sympy.expand(c.lhs - c.rhs)) not in given)
-        return replace(found, defined_on=tuple(made))
+        verdict = check(Identity("as coded", "this project", "The torch code is the equations.", a + nowhere, b + nowhere))
+        excluded = {_primitive(sympy.expand(k * (c.lhs - c.rhs))) for c in outside for k in (1, -1)}
+        made = (c for c in verdict.defined_on if not isinstance(c, Ne) or _primitive(sympy.expand(c.lhs - c.rhs)) not in excluded)
+        return replace(verdict, defined_on=tuple(made))
 
     def _fails(self, unit: int, counterexample: Mapping[Expr, Expr], difference: Expr) -> Verdict:
-        found = {self.meaning.get(u, u): value for u, value in counterexample.items()}
+        point = {self.meaning.get(u, u): value for u, value in counterexample.items()}
         evidence = f"entry {unit}: code - equation = {difference.evalf(8)} at the counterexample"
-        return replace(self._verdict(FAILS, evidence), counterexample=found)
+        return replace(self._verdict(FAILS, evidence), counterexample=point)
 
     def _refuted(self, a: Expr, b: Expr, trials: int) -> tuple[dict[Expr, Expr], Expr] | None:
         """Numbers, as plain as can be found, at which both sides are defined and differ."""
@@ -180,9 +180,9 @@ class _Question:
         for u, drawn in point.items():
             for simple in (S.Zero, S.One, S.NegativeOne, S(round(drawn))):
                 trial = {**point, u: simple}
-                found = self._difference(difference, trial) if _allowed(u, simple) else None
-                if found is not None and abs(found) > min(abs(value), Rational(1, 100)):
-                    point, value = trial, found
+                gap = self._difference(difference, trial) if _allowed(u, simple) else None
+                if gap is not None and abs(gap) > min(abs(value), Rational(1, 100)):
+                    point, value = trial, gap
                     break
         return point, value
 
@@ -229,12 +229,12 @@ def _by_sympy(number: Expr) -> Expr | None:
 
 def corners(expressions: Sequence[Expr]) -> list[Expr]:
     """The differences at whose signs |u|, sign u, max(u, v) and inequalities look, each once, innermost first."""
-    found: dict[Expr, None] = {}
+    differences: dict[Expr, None] = {}
     for node in (node for e in expressions for node in sympy.postorder_traversal(e)):
         for difference in map(_primitive, _looks_at(node)):
-            if not difference.is_number and _primitive(-difference) not in found:
-                found.setdefault(difference)
-    return list(found)
+            if not difference.is_number and _primitive(-difference) not in differences:
+                differences.setdefault(difference)
+    return list(differences)
 
 
 def _looks_at(node: Basic) -> tuple[Expr, ...]:

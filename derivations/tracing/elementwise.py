@@ -36,13 +36,13 @@ def _entrywise(function: Reading) -> Callable[..., Entries]:
 
     def over_all(*arrays: Entries | float, **keywords: float) -> Entries:
         def one(*values: GuardedValue | float) -> GuardedValue:
-            found = function(*(v.expr if isinstance(v, GuardedValue) else exact(v) for v in values), **keywords)
-            found = found if isinstance(found, GuardedValue) else GuardedValue(found)
+            result = function(*(v.expr if isinstance(v, GuardedValue) else exact(v) for v in values), **keywords)
+            result = result if isinstance(result, GuardedValue) else GuardedValue(result)
             # What is undefined stays so, times 0 or not; `where` alone leaves a case out.
             return (
-                found
+                result
                 if function is _where
-                else GuardedValue(found.expr, found.where.union(*(v.where for v in values if isinstance(v, GuardedValue))))
+                else GuardedValue(result.expr, result.where.union(*(v.where for v in values if isinstance(v, GuardedValue))))
             )
 
         if function is _where:

@@ -118,11 +118,11 @@ def _listed(equations: object) -> list[Any]:
 def _expression(e: object) -> Basic:
     """An equation or a right side; strings are not evaluated."""
     try:
-        found: Basic = sympy.sympify(e, strict=True)
+        expression: Basic = sympy.sympify(e, strict=True)
     except sympy.SympifyError:
-        found = None
-    if isinstance(found, Expr | Eq | BooleanAtom) and not found.is_Matrix and not found.has(*UNREAL):
-        return found
+        expression = None
+    if isinstance(expression, Expr | Eq | BooleanAtom) and not expression.is_Matrix and not expression.has(*UNREAL):
+        return expression
     raise ValueError(f"`equations` have {e!r}, which is no equation between real expressions of SymPy.")
 
 

@@ -47,10 +47,10 @@ def of_formula(module: nn.Module, system: SymbolicField | SymbolicStep) -> list[
 
 def _published(module: SteppedField, system: SymbolicField | SymbolicStep) -> list[Expr]:
     """The recurrence that the field's class prints, if it is the one of this step; dt is the step's length, or its letter."""
-    name, formula, found = type(module.field).__name__, formula_of(module.field), recurrence_of(module.field)
-    if formula is None or found is None:
+    name, formula, published = type(module.field).__name__, formula_of(module.field), recurrence_of(module.field)
+    if formula is None or published is None:
         raise ValueError(f"`equations` were not given, and {name} has no `formula` with a `published` recurrence of its own.")
-    step, recurrence = found
+    step, recurrence = published
     if type(module.step).__name__ != step:
         raise ValueError(f"what {name} has as `published` is its {step} step, not {module.step!r}; give `equations` of that.")
     letter = system.parameters.get("dt")
@@ -65,15 +65,17 @@ def _published(module: SteppedField, system: SymbolicField | SymbolicStep) -> li
 def noise_of_formula(module: nn.Module, system: SymbolicField | SymbolicStep) -> ImmutableDenseMatrix | None:
     r"""Return G as the formula of a field writes it, (state, channels); None where it says nothing of it. Raises: as above."""
     formula = formula_of(module)
-    said = {name for line in formula.text.splitlines() for name in line.partition(" = ")[0].split(", ")} if formula else set()
+    left_sides = (
+        {name for line in formula.text.splitlines() for name in line.partition(" = ")[0].split(", ")} if formula else set()
+    )
     names = {f"G{state.removeprefix('h')}": f"d{state}/dt" for state in states_of(formula)} if formula else {}
-    if formula is None or not said & names.keys():
+    if formula is None or not left_sides & names.keys():
         return None
     flow, inputs = ImmutableDenseMatrix(of_formula(module, system)), ImmutableDenseMatrix(system.inputs)
     slope = np.array(flow.jacobian(inputs).tolist(), dtype=object) if system.inputs else 0
     lines = {line: line[1:].removesuffix("/dt") for line in names.values()}
     equations, units = _read(formula, lines, module, system, Fx=slope)
-    values = [equations[name] if name in said else 0 for name in names]
+    values = [equations[name] if name in left_sides else 0 for name in names]
     if any(np.ndim(value) == 2 for value in values):
         return ImmutableDenseMatrix(np.concatenate(values))
     spread = [np.broadcast_to(value, part.shape) for value, part in zip(values, units, strict=True)]

@@ -85,10 +85,10 @@ def _verified(module: nn.Module, widths: Mapping[str, Width], doing: Callable[[s
 
 def _derivative(f: Expr, u: Symbol) -> Expr:
     """Differentiate away from corners, where a step is (1 + sign)/2 and does not change."""
-    found = f.diff(u).replace(DiracDelta, lambda *_: S.Zero)
-    if found.has(Derivative):
+    derivative = f.diff(u).replace(DiracDelta, lambda *_: S.Zero)
+    if derivative.has(Derivative):
         raise UnknownOperation(f"the derivative of {f} by {u} is not known here.")
-    return found.replace(Heaviside, lambda d, *_: (1 + sign(d)) / 2)
+    return derivative.replace(Heaviside, lambda d, *_: (1 + sign(d)) / 2)
 
 
 def _weights(module: nn.Module, system: Any) -> list[Symbol]:
@@ -116,7 +116,7 @@ def _backward(
         return pulled_back(answer, [*(t for t, k in zip(inner, trained, strict=True) if k), *compat.tree_leaves(outer)], v)
 
     # Read is one sample alone, as gradients of weights add up; but the code may not ask how many there are.
-    of_batches, found = (
+    of_batches, gradient = (
         record(decompositions(has_reading), pulled, weights, {**widths, **vectors}, UnknownSizes(sizes), program.dtype, device)
         for sizes in (BATCH, {})
     )
@@ -124,22 +124,22 @@ def _backward(
         raise ValueError("the gradient is of batches of certain sizes only; the code must act on each sample by itself.")
     letters: dict[str, Any] = {name: _shaped(system.parameters[name], p) for name, p in weights.items()}
     ahead, inputs = {program.state: iter(system.state), VECTOR: iter(v)}, iter(system.inputs)
-    for argument, placeholders in found.inputs.items():
+    for argument, placeholders in gradient.inputs.items():
         for name in placeholders:
-            letters[name] = [next(ahead.get(argument, inputs)) for _ in range(found.width(name))]
+            letters[name] = [next(ahead.get(argument, inputs)) for _ in range(gradient.width(name))]
     order = [*range(sum(trained)), *(sum(trained) + k for k in _inputs_first(program))]
-    return replace(found, name="gradient", returned=tuple(found.returned[k] for k in order)), letters
+    return replace(gradient, name="gradient", returned=tuple(gradient.returned[k] for k in order)), letters
 
 
 def pulled_back(answer: Sequence[Tensor], of: Sequence[Tensor], v: Sequence[Tensor]) -> list[Tensor]:
     """Pull v back to some tensors by autograd; 0 for those that it does not reach."""
     reached = [(a, b) for a, b in zip(answer, v, strict=True) if a.requires_grad]
-    found = (
+    gradients = (
         torch.autograd.grad([a for a, _ in reached], of, [b for _, b in reached], allow_unused=True)
         if reached
         else [None] * len(of)
     )
-    return [torch.zeros_like(t) if g is None else g for g, t in zip(found, of, strict=True)]
+    return [torch.zeros_like(t) if g is None else g for g, t in zip(gradients, of, strict=True)]
 
 
 def _inputs_first(program: ModuleRecord) -> list[int]:
@@ -161,16 +161,16 @@ def as_derived(module: nn.Module, program: ModuleRecord, gradient: ModuleRecord)
     def ran(setting: Setting) -> list[Tensor]:
         answer = program.state_of(setting.module(*program.packed(setting.arguments)))
         trained = [p for p in setting.module.parameters() if p.requires_grad]
-        found = pulled_back(answer, [*trained, *arguments(setting)], vectors(setting))
-        return [*found[: len(trained)], *(found[len(trained) + k] for k in _inputs_first(program))]
+        gradients = pulled_back(answer, [*trained, *arguments(setting)], vectors(setting))
+        return [*gradients[: len(trained)], *(gradients[len(trained) + k] for k in _inputs_first(program))]
 
     def recorded(setting: Setting, dtype: torch.dtype) -> list[Tensor]:
         """Replay sample by sample: gradients of weights add up, those of arguments are rows of a batch."""
         weights, columns = [p.detach() for p in setting.module.parameters()], [*arguments(setting), *vectors(setting)]
         samples = []
         for k in range(len(columns[0])):
-            given = [*weights, *(column.detach()[k : k + 1] for column in columns)]
-            samples.append(replayed(gradient, dict(zip(gradient.placeholders, given, strict=True)), dtype))
+            tensors = [*weights, *(column.detach()[k : k + 1] for column in columns)]
+            samples.append(replayed(gradient, dict(zip(gradient.placeholders, tensors, strict=True)), dtype))
         trained = sum(p.requires_grad for p in setting.module.parameters())
         return [torch.stack(p).sum(0) if n < trained else torch.cat(p) for n, p in enumerate(zip(*samples, strict=True))]
 

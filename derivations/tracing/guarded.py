@@ -92,11 +92,11 @@ def exact(constant: object) -> Basic:
     if isinstance(constant, float):
         if not isfinite(constant):
             raise ValueError(f"the code contains the constant {constant}, which is no real number.")
-        found, now = Rational(*constant.as_integer_ratio()), _exchanged.get()
-        if now is None or found.is_Integer:
-            return found
-        now.floats.add(found)
-        return now.numbers.get(found, found)
+        fraction, now = Rational(*constant.as_integer_ratio()), _exchanged.get()
+        if now is None or fraction.is_Integer:
+            return fraction
+        now.floats.add(fraction)
+        return now.numbers.get(fraction, fraction)
     if isinstance(constant, bool):
         return S.true if constant else S.false
     return Integer(constant) if isinstance(constant, int) else constant
@@ -150,11 +150,11 @@ def _where_power(a: Expr, b: Expr) -> tuple[Basic, ...]:
 def conditions_of(e: Basic) -> Conditions:
     """Find where an expression is defined as it is written; what stands within a case must be defined only there."""
     if isinstance(e, Piecewise):
-        found, before = frozenset[Basic](), S.true
+        conditions, before = frozenset[Basic](), S.true
         for branch, condition in e.args:
-            found |= conditions_of(condition) | guarded(And(before, condition), conditions_of(branch))
+            conditions |= conditions_of(condition) | guarded(And(before, condition), conditions_of(branch))
             before = And(before, Not(condition))
-        return found if before == S.false else found | {Not(before)}
+        return conditions if before == S.false else conditions | {Not(before)}
     own: tuple[Basic, ...] = ()
     if isinstance(e, sympy.Pow) and e.base != S.Exp1:
         own = _where_power(e.base, e.exp)
@@ -178,8 +178,8 @@ DOMAINS: Mapping[type, Callable[[Expr], Basic]] = {
 
 def guarded(case: Basic, conditions: Iterable[Basic]) -> Conditions:
     """Restrict conditions to one case."""
-    kept = (c for c in conditions if not certain(c.xreplace(assuming([case])[0])))
-    return frozenset(Or(Not(case), c) for c in kept) - {S.true}
+    uncertain = (c for c in conditions if not certain(c.xreplace(assuming([case])[0])))
+    return frozenset(Or(Not(case), c) for c in uncertain) - {S.true}
 
 
 def certain(condition: Basic) -> bool:
@@ -208,7 +208,7 @@ def assuming(conditions: Iterable[Basic]) -> tuple[dict[Expr, Dummy], set[Basic]
     """Turn conditions on single letters into assumptions of new letters; return these, and the conditions left."""
     facts: dict[Expr, dict[str, bool]] = {}
     left: set[Basic] = set()
-    for condition in (c for given in conditions for c in _parts(given)):
+    for condition in (part for whole in conditions for part in _parts(whole)):
         known = _fact(condition)
         if known is None:
             left.add(condition)

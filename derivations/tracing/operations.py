@@ -36,17 +36,17 @@ def _fold(function: Callable[[Entries, Entries], Entries]) -> Callable[..., Entr
         axes = _axes(x, dim)
         if not axes:
             return x
-        kept = np.moveaxis(x, axes, range(len(axes)))
-        rows = kept.reshape(prod(kept.shape[: len(axes)]), *kept.shape[len(axes) :])
-        found = np.asarray(reduce(function, rows), dtype=object)
-        return np.expand_dims(found, axes) if keepdim else found
+        moved = np.moveaxis(x, axes, range(len(axes)))
+        rows = moved.reshape(prod(moved.shape[: len(axes)]), *moved.shape[len(axes) :])
+        folded_rows = np.asarray(reduce(function, rows), dtype=object)
+        return np.expand_dims(folded_rows, axes) if keepdim else folded_rows
 
     return folded
 
 
 def _axes(x: Entries, dim: Dims) -> tuple[int, ...]:
-    given = range(x.ndim) if dim is None or dim == [] else [dim] if isinstance(dim, int) else dim
-    return tuple(axis % x.ndim for axis in given)
+    dims = range(x.ndim) if dim is None or dim == [] else [dim] if isinstance(dim, int) else dim
+    return tuple(axis % x.ndim for axis in dims)
 
 
 _sum = _fold(operator.add)
@@ -177,8 +177,8 @@ def _topk(x: Entries, k: int, dim: int = -1, largest: bool = True, in_order: boo
 
 def _median(x: Entries, dim: int, keepdim: bool = False) -> list[Entries | None]:
     middle = (x.shape[dim] - 1) // 2
-    found = _slice(_ranked(x, dim), dim, middle, middle + 1)
-    return [found if keepdim else np.squeeze(found, dim), None]
+    median = _slice(_ranked(x, dim), dim, middle, middle + 1)
+    return [median if keepdim else np.squeeze(median, dim), None]
 
 
 def _roll(x: Entries, shifts: int | Sequence[int], dims: Sequence[int] = ()) -> Entries:

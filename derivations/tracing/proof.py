@@ -101,8 +101,8 @@ def verify(
         else:
             verdict = replace(verdict, evidence=out_of_time(seconds, at))
     own = "its formula" if not isinstance(module, SteppedField) else "the recurrence that it publishes"
-    said = own if equations is OWN_FORMULA else "the equations"
-    statement = f"The code of {module._get_name()} is {said}, for all weights, inputs and states."
+    claim = own if equations is OWN_FORMULA else "the equations"
+    statement = f"The code of {module._get_name()} is {claim}, for all weights, inputs and states."
     return replace(verdict, seconds=perf_counter() - start, statement=statement)
 
 
@@ -137,15 +137,15 @@ def _with_noise(
     """Add to what is proved of dh/dt what is found of G."""
     if claimed.shape != diffusion.shape:
         raise ValueError(f"the formula's G is {claimed.shape}, and the code's {diffusion.shape}, (state, channels).")
-    found = decide(list(diffusion), list(claimed), where, doing)
-    if not found:
-        return replace(found, evidence=f"of G, its entries one row after the other, {found.evidence}")
+    of_noise = decide(list(diffusion), list(claimed), where, doing)
+    if not of_noise:
+        return replace(of_noise, evidence=f"of G, its entries one row after the other, {of_noise.evidence}")
     return replace(
-        found,
-        verdict=max(verdict.verdict, found.verdict, key=len),  # the one with conditions, if any
-        evidence=f"{verdict.evidence}; of G, {found.evidence}",
-        defined_on=tuple(dict.fromkeys((*verdict.defined_on, *found.defined_on))),
-        certificate=(*verdict.certificate, *found.certificate),
+        of_noise,
+        verdict=max(verdict.verdict, of_noise.verdict, key=len),  # the one with conditions, if any
+        evidence=f"{verdict.evidence}; of G, {of_noise.evidence}",
+        defined_on=tuple(dict.fromkeys((*verdict.defined_on, *of_noise.defined_on))),
+        certificate=(*verdict.certificate, *of_noise.certificate),
     )
 
 
@@ -162,15 +162,15 @@ def _but_for_rounding(
     rounded = None
     with suppress(NotImplementedError, ValueError):  # SymPy may evaluate functions of other numbers, and the code be undefined
         rounded = but_for_rounding(
-            read, claimed, lambda found, right: decide(list(found.flow), right, where | {*found.defined_on}, doing), length
+            read, claimed, lambda system, right: decide(list(system.flow), right, where | {*system.defined_on}, doing), length
         )
     if rounded is None or replay is None:
         return None if rounded is None else rounded[0]
-    found, most = rounded
+    verdict, most = rounded
     pairs = replay()
     blown_up = any(abs(a - b) > max(BLOWN_UP * most, max(abs(a), abs(b)) / BLOWN_UP)
                    for a, b in zip(pairs.torch, pairs.equations, strict=True))  # fmt: skip
-    return None if blown_up else found
+    return None if blown_up else verdict
 
 
 def _verified(

@@ -16,8 +16,8 @@ import torch
 from sympy import Expr, MatrixSymbol, Symbol
 from torch import Tensor, nn
 from torch.nn.functional import linear
-from torch.overrides import TorchFunctionMode
 
+from ctrnn.rewriting import Rewritten
 from derivations.tracing.operations import has_reading
 from derivations.tracing.running import same_numbers
 from derivations.tracing.sizes import INPUT_WIDTHS, STATE_WIDTHS
@@ -58,7 +58,7 @@ def record_wide(
     called = as_function(unknown, {id(value): value for value in vars(unknown).values() if isinstance(value, torch.SymInt)})
 
     def written_out(weights: Any, arguments: tuple[Any, ...]) -> Any:
-        with _CellsWrittenOut():
+        with Rewritten(CELLS):
             return called(weights, arguments)
 
     program = record(decompositions(has_reading), written_out, weights, widths, sizes, torch.get_default_dtype())
@@ -85,10 +85,10 @@ def check_widths(module: nn.Module, letters: Mapping[str, MatrixSymbol], inputs:
             of_weights = [[_evaluated(n, sizes) for n in shape] for shape in shapes]
             of_samples = [[SAMPLES, _evaluated(column.shape[0], sizes)] for column in columns]
             drawn = [2 * torch.rand(shape, generator=dice, dtype=torch.float64) - 1 for shape in (*of_weights, *of_samples)]
-            given = dict(zip(program.placeholders, drawn, strict=True))
+            tensors = dict(zip(program.placeholders, drawn, strict=True))
             with torch.no_grad():
-                answer = as_function(_resized(module, columns, sizes))(drawn[: len(shapes)], tuple(program.packed(given)))
-            if not same_numbers(program.state_of(answer), program, given):
+                answer = as_function(_resized(module, columns, sizes))(drawn[: len(shapes)], tuple(program.packed(tensors)))
+            if not same_numbers(program.state_of(answer), program, tensors):
                 raise ValueError(f"with {', '.join(f'{n} = {size}' for n, size in sizes.items())} the code does otherwise")
 
 
@@ -104,13 +104,13 @@ def _lengths(
 
 def _resized(module: nn.Module, columns: Sequence[MatrixSymbol], sizes: Lengths) -> nn.Module:
     """Copy the module with these widths, where they are attributes of the usual names."""
-    found = copy.copy(module)
-    found.__dict__ = dict(vars(module))
+    resized = copy.copy(module)
+    resized.__dict__ = dict(vars(module))
     for names, column in zip((INPUT_WIDTHS, STATE_WIDTHS), columns, strict=False):
         for name in names:
             if isinstance(vars(module).get(name), int):
-                found.__dict__[name] = _evaluated(column.shape[0], sizes)
-    return found
+                resized.__dict__[name] = _evaluated(column.shape[0], sizes)
+    return resized
 
 
 def _evaluated(n: Expr, sizes: Lengths) -> int | torch.SymInt:
@@ -125,14 +125,6 @@ def _monomial(e: Expr, sizes: Lengths) -> int | torch.SymInt:
     if not isinstance(e, Symbol):
         raise ValueError(f"a size {e} is no sum of sizes")
     return sizes[e]
-
-
-class _CellsWrittenOut(TorchFunctionMode):
-    """Replaces torch.rnn_tanh_cell and its kin by their documented equations: their kernels need sizes that are numbers."""
-
-    def __torch_function__(self, function: Any, types: object, args: Any = (), kwargs: Any = None) -> Any:
-        written = CELLS.get(getattr(function, "__name__", ""))
-        return (written or function)(*args, **(kwargs or {}))
 
 
 def _preactivations(
@@ -156,9 +148,10 @@ def _lstm(x: Tensor, state: tuple[Tensor, Tensor], *weights: Tensor) -> tuple[Te
     return o.sigmoid() * c.tanh(), c
 
 
-CELLS: Mapping[str, Callable[..., Tensor | tuple[Tensor, Tensor]]] = {
-    "rnn_tanh_cell": lambda x, h, *weights: sum(_preactivations(x, h, *weights)).tanh(),  # type: ignore[union-attr]
-    "rnn_relu_cell": lambda x, h, *weights: sum(_preactivations(x, h, *weights)).relu(),  # type: ignore[union-attr]
+# Of torch.rnn_tanh_cell and its kin the documented equations: their kernels need sizes that are numbers.
+CELLS: Mapping[str, Callable[..., Any]] = {
+    "rnn_tanh_cell": lambda x, h, *weights: torch.add(*_preactivations(x, h, *weights)).tanh(),
+    "rnn_relu_cell": lambda x, h, *weights: torch.add(*_preactivations(x, h, *weights)).relu(),
     "gru_cell": _gru,
     "lstm_cell": _lstm,
 }

@@ -19,7 +19,7 @@ from derivations.tracing.blocks import Unwide
 from derivations.tracing.elementwise import ELEMENTWISE
 from derivations.tracing.operations import MADE
 from derivations.tracing.recorded import record_wide
-from derivations.tracing.sizes import INPUT_WIDTHS, STATE_WIDTHS, lengths_of, matrices
+from derivations.tracing.sizes import INPUT_WIDTHS, STATE_WIDTHS, kept_widths, lengths_of, matrices
 from derivations.twins.cells import UnitEquations
 from discretize.kernels.record.recording import ModuleRecord, operation_name
 
@@ -57,8 +57,7 @@ def which_numbers(module: nn.Module, equations: UnitEquations, program: ModuleRe
 
 def _remade(module: nn.Module, equations: UnitEquations, is_same: Callable[[nn.Module], bool]) -> Iterator[tuple[nn.Module, str]]:
     """Make the class at another width, with what it was made with as far as its attributes and shapes tell."""
-    m, n = (next((getattr(module, name) for name in names if isinstance(getattr(module, name, None), int)), None)
-            for names in (INPUT_WIDTHS, STATE_WIDTHS))  # fmt: skip
+    m, n = kept_widths(module)
     if m is None or n is None:
         return
     parameters = [

@@ -35,9 +35,9 @@ class Replayed:
         return any(abs(a - b) > 1e-9 * max(abs(a), abs(b), 1e-3 * terms) for a, b, terms in rows)
 
     def __str__(self) -> str:
-        given = ", ".join(f"{u} = {value}" for u, value in self.point.items() if value != 0) or "all letters 0"
+        place = ", ".join(f"{u} = {value}" for u, value in self.point.items() if value != 0) or "all letters 0"
         rows = (f"{u}: torch {a:.10g}, equation {b:.10g}" for u, a, b in zip(self.units, self.torch, self.equations, strict=True))
-        return "\n".join([f"at {given} (0 for the rest)", *rows])
+        return "\n".join([f"at {place} (0 for the rest)", *rows])
 
 
 @dataclass(frozen=True)
@@ -69,10 +69,10 @@ class Replay:
         state, inputs = iter(self.system.state), iter(self.system.inputs)
         letters = {name: state if argument == self.program.state else inputs
                    for argument, names in self.program.inputs.items() for name in names}  # fmt: skip
-        given = {
+        tensors = {
             name: self._tensor([next(ahead) for _ in range(self.program.width(name))])[None] for name, ahead in letters.items()
         }
-        return self.program.packed(given)
+        return self.program.packed(tensors)
 
     def _tensor(self, letters: Any) -> Tensor:
         return torch.tensor([self._number(u) for u in letters], dtype=torch.float64)

@@ -84,11 +84,11 @@ def but_for_rounding(
             continue
         exchanges = [*map(_of_number, *zip(*_used(used.floats, numbers), strict=True))] if numbers else []
         exchanges += [_of_softplus(beta) for beta in sorted(used.betas, key=str)] if soft else []
-        if exchanges and all(exchanges) and (found := decide(system, equations)):
+        if exchanges and all(exchanges) and (verdict := decide(system, equations)):
             words = "; ".join(each.words for each in exchanges if each)
             steps = tuple(step for each in exchanges if each for step in each.certificate)
-            found = replace(found, evidence=f"{found.evidence}; {words}", certificate=(*found.certificate, *steps))
-            return replace(found, verdict=BUT_FOR_ROUNDING), max(each.most for each in exchanges if each)
+            verdict = replace(verdict, evidence=f"{verdict.evidence}; {words}", certificate=(*verdict.certificate, *steps))
+            return replace(verdict, verdict=BUT_FOR_ROUNDING), max(each.most for each in exchanges if each)
     return None
 
 
@@ -150,15 +150,15 @@ def _near(a: Rational, largest: int) -> Rational:
 
 def _shares(floats: Iterable[Rational], length: float, dt: Rational) -> dict[Rational, Expr]:
     """Pair floats with the multiples of a power of dt that they are Python's value of, where no fraction alone is as simple."""
-    found: dict[Rational, Expr] = {}
+    multiples: dict[Rational, Expr] = {}
     for a in floats:
         shares = {n: _near(a / Rational(*length.as_integer_ratio()) ** n, LARGEST_SHARE) for n in POWERS}
         fitting = [n for n, share in shares.items() if share != 0 and float(a) in _values_of_share(length, n, share)]
         n = min(fitting, key=lambda n: _size(shares[n]), default=None)
         alone = _fraction(a)
         if n is not None and (alone is None or _size(shares[n]) < _size(alone)):
-            found[a] = shares[n] * dt**n
-    return found
+            multiples[a] = shares[n] * dt**n
+    return multiples
 
 
 def _size(c: Rational) -> int:
@@ -167,49 +167,49 @@ def _size(c: Rational) -> int:
 
 def _values_of_share(length: float, n: int, share: Rational) -> set[float]:
     """The floats that Python has for a fraction times a power of dt."""
-    found = {float(Rational(*length.as_integer_ratio()) ** n * share)}
+    floats = {float(Rational(*length.as_integer_ratio()) ** n * share)}
     if n < 0:
-        return found | _joined(True, 1 / length, share) | {value / length for value in _values(share)}
+        return floats | _joined(True, 1 / length, share) | {value / length for value in _values(share)}
     for power in (length**n, math.prod([length] * n)):
-        found |= _joined(True, power, share) | {power / value for value in _values(1 / share)}
-    return found
+        floats |= _joined(True, power, share) | {power / value for value in _values(1 / share)}
+    return floats
 
 
 def _numbers(right: Iterable[Expr]) -> dict[Expr, None]:
     """The numbers in equations that are not whole, the longest first, and their negatives."""
-    found: dict[Expr, None] = {}
+    numbers: dict[Expr, None] = {}
     for part in (part for e in right for part in preorder_traversal(e)):
         numeric = [a for a in part.args if a.is_number] if isinstance(part, Add | Mul) else []
         for c in (part, *([part.func(*numeric)] if numeric else [])):
             if isinstance(c, Expr) and c.is_number and c.is_finite and c.is_real and not c.is_Integer:
-                found |= dict.fromkeys((c, -c) if c.is_Rational else (c, -c, 1 / c))
-    return found
+                numbers |= dict.fromkeys((c, -c) if c.is_Rational else (c, -c, 1 / c))
+    return numbers
 
 
 def _values(c: Expr) -> set[float]:
     """The floats that Python has for a number: the nearest, and what it computes from those of its parts."""
-    found = set[float]()
+    floats = set[float]()
     with suppress(ValueError, OverflowError, ZeroDivisionError, TypeError):
-        found.add(float(c if c.is_Rational else c.evalf(40)))
+        floats.add(float(c if c.is_Rational else c.evalf(40)))
         if c.is_Rational:
-            found |= {int(c.p) * (1 / int(c.q))} | ({1 - float(1 - c)} if SMALLEST_REST < c < 1 else set())
-        found |= {float(np.float32(value)) for value in found if abs(value) < np.finfo(np.float32).max}
+            floats |= {int(c.p) * (1 / int(c.q))} | ({1 - float(1 - c)} if SMALLEST_REST < c < 1 else set())
+        floats |= {float(np.float32(value)) for value in floats if abs(value) < np.finfo(np.float32).max}
     if c.is_Rational:
-        return found
+        return floats
     with suppress(ValueError, OverflowError, ZeroDivisionError, TypeError):
         if isinstance(c, Pow):
-            found |= {value for base in _values(c.base) for value in _powers(base, c.exp)}
+            floats |= {value for base in _values(c.base) for value in _powers(base, c.exp)}
         elif type(c) in FUNCTIONS:
-            found |= {FUNCTIONS[type(c)](value) for value in _values(c.args[0])}
+            floats |= {FUNCTIONS[type(c)](value) for value in _values(c.args[0])}
         elif isinstance(c, Mul | Add) and len(c.args) <= MOST_PARTS:
             for k, last in enumerate(c.args):
                 rest = _values(c.func(*c.args[:k], *c.args[k + 1 :]))
-                found |= {value for a in rest for value in _joined(isinstance(c, Mul), a, last)}
+                floats |= {value for a in rest for value in _joined(isinstance(c, Mul), a, last)}
         square = c**2
         if c > 0 and _has_root(c) and not _has_root(square):  # 3^-1/2, which SymPy writes as 3^1/2 / 3
-            found |= {root for value in _values(square) for root in _powers(value, Rational(1, 2))}
-            found |= {root for value in _values(1 / square) for root in _powers(value, Rational(-1, 2))}
-    return found
+            floats |= {root for value in _values(square) for root in _powers(value, Rational(1, 2))}
+            floats |= {root for value in _values(1 / square) for root in _powers(value, Rational(-1, 2))}
+    return floats
 
 
 def _has_root(c: Expr) -> bool:
@@ -230,12 +230,12 @@ def _joined(product_of: bool, a: float, last: Expr) -> set[float]:
     """A product or sum with its last part; by a fraction it is multiplied and divided too."""
     if not product_of:
         return {a + value for value in _values(last)}
-    found = {a * value for value in _values(last)}
+    floats = {a * value for value in _values(last)}
     if last.is_Rational:
-        found |= {a * int(last.p) / int(last.q), a / int(last.q) * int(last.p)}
+        floats |= {a * int(last.p) / int(last.q), a / int(last.q) * int(last.p)}
     if isinstance(last, Pow) and last.exp.is_negative:
-        found |= {a / value for value in _values(1 / last)}
-    return found
+        floats |= {a / value for value in _values(1 / last)}
+    return floats
 
 
 def _of_number(a: Rational, c: Expr) -> Exchange | None:
@@ -261,10 +261,10 @@ def _of_softplus(beta: Expr) -> Exchange | None:
     u = Symbol("u", real=True)
     steps = list[Any]()
     for low, high in ((S.Zero, log(1 + exp(u)) - u), (log(1 + exp(u)) - u, LARGEST)):  # beta divides both
-        found = Less(low, high, strict=True, region={u: (20, oo)}).decide()
-        if not found:
+        verdict = Less(low, high, strict=True, region={u: (20, oo)}).decide()
+        if not verdict:
             return None
-        steps += found.certificate
+        steps += verdict.certificate
     over = "" if beta == 1 else f"/{beta}"
     return Exchange(
         f"but for rounding: log(1 + e^u){over} stands for torch's softplus, which is u{over} where u > 20, less than "

@@ -190,10 +190,10 @@ def _without_a_batch(setting: Setting, ran: Any, recorded: Any) -> Conditions:
     """Run single samples (units) where the code takes them, and compare them with batches of one."""
     for first in range(len(next(iter(setting.arguments.values())))):
         alone = {name: t.detach()[first : first + 1] for name, t in setting.arguments.items()}
-        given = {name: t[0].clone().requires_grad_() for name, t in alone.items()}
+        sample = {name: t[0].clone().requires_grad_() for name, t in alone.items()}
         try:
             with nullcontext() if setting.around == NO_MODE else setting.entered():
-                theirs = _rows(ran(replace(setting, arguments=given)))
+                theirs = _rows(ran(replace(setting, arguments=sample)))
         except Exception:  # of the user's code, whatever it is
             return Conditions("for batches (batch, units); it takes no single sample (units)")
         dtype = next(iter(alone.values())).dtype
@@ -281,12 +281,12 @@ def _change_weights(module: nn.Module, weights: Iterable[tuple[nn.Parameter, Ten
 def _overwritten(module: nn.Module, before: Mapping[str, Any], number: float) -> dict[str, Any]:
     """Overwrite tensors that each call leaves anew, as a cell's last gates for a plot: code that reads them does otherwise."""
     own = {_memory(t) for t in (*module.parameters(), *module.buffers())}
-    found = {place: t for place, t in _places(module) if isinstance(t, Tensor) and _memory(t) not in own}
+    tensors = {place: t for place, t in _places(module) if isinstance(t, Tensor) and _memory(t) not in own}
     with torch.inference_mode():
-        for place, t in found.items():
+        for place, t in tensors.items():
             if place in before and before[place] != _shown(t) and t.is_floating_point():
                 t.detach().fill_(number)
-    return {place: _shown(t) for place, t in found.items()}
+    return {place: _shown(t) for place, t in tensors.items()}
 
 
 def _arguments(
@@ -303,18 +303,18 @@ def _arguments(
     return arguments
 
 
-def replayed(program: ModuleRecord, given: Mapping[str, Tensor], dtype: torch.dtype) -> list[Tensor]:
+def replayed(program: ModuleRecord, arguments: Mapping[str, Tensor], dtype: torch.dtype) -> list[Tensor]:
     """Compute the record with all of its numbers of one dtype."""
-    values = {**program.constants, **given}
+    values = {**program.constants, **arguments}
     run = torch.fx.Interpreter(nn.Module(), garbage_collect_values=False, graph=program.graph)
     run.run(*(v.to(dtype) if v.is_floating_point() else v for v in map(values.__getitem__, program.placeholders)))
     return [run.env[leaf] for leaf in program.returned]
 
 
-def same_numbers(theirs: Sequence[Tensor], program: ModuleRecord, given: Mapping[str, Tensor]) -> bool:
+def same_numbers(theirs: Sequence[Tensor], program: ModuleRecord, arguments: Mapping[str, Tensor]) -> bool:
     """Return whether a run in float64 gave what the record computes from the same numbers."""
     with torch.no_grad():
-        return _close(_rows(theirs), _rows(replayed(program, given, torch.float64)), TOLERANCES[torch.float64])
+        return _close(_rows(theirs), _rows(replayed(program, arguments, torch.float64)), TOLERANCES[torch.float64])
 
 
 def _differs(setting: Setting, ran: Any, recorded: Any) -> bool:
@@ -366,11 +366,11 @@ class _Methods(TorchFunctionMode):
 class _Looks(compat.TorchDispatchMode):
     """Finds the line where code reads values of the given tensors, or of what was computed from them."""
 
-    def __init__(self, given: Iterable[Tensor]) -> None:
+    def __init__(self, tensors: Iterable[Tensor]) -> None:
         super().__init__()
         self.line, self.methods = "", _Methods(self)
         # The tensors themselves too: memory that is given back would be another tensor's next.
-        self.followed = {_memory(t): t for t in given}
+        self.followed = {_memory(t): t for t in tensors}
 
     def __enter__(self) -> Self:
         self.methods.__enter__()
@@ -380,9 +380,9 @@ class _Looks(compat.TorchDispatchMode):
         super().__exit__(*raised)
         self.methods.__exit__(*raised)
 
-    def note_read(self, given: object) -> None:
+    def note_read(self, tensors: object) -> None:
         """Note the line of code that reads the value of a tensor followed (.item(), bool)."""
-        if any(_memory(t) in self.followed for t in compat.tree_leaves(given) if isinstance(t, Tensor)):
+        if any(_memory(t) in self.followed for t in compat.tree_leaves(tensors) if isinstance(t, Tensor)):
             self.line = self.line or own_line(traceback.extract_stack(), __file__)
 
     def __torch_dispatch__(self, function: Any, types: object, args: Any = (), kwargs: Any = None) -> Any:

@@ -134,13 +134,13 @@ class _Samples:
 
     def _axes(self, node: Node, tensor: Node, place: int, or_all: bool) -> set[int]:
         """The axes of one tensor that an operation works along."""
-        rank, given = len(_shape(tensor)), node.args[place] if len(node.args) > place else node.kwargs.get("dim")
-        if given is None or given == []:
+        rank, dims = len(_shape(tensor)), node.args[place] if len(node.args) > place else node.kwargs.get("dim")
+        if dims is None or dims == []:
             return set(range(rank)) if or_all else {rank - 1 if operation_name(node) in LAST else 0}
         # `stack` counts the new axis, which is between two old ones: it joins no samples wherever it stands.
         if operation_name(node) == "stack":
             return set()
-        return {int(axis) % rank for axis in (given if isinstance(given, list | tuple) else [given])}  # type: ignore[arg-type]
+        return {int(axis) % rank for axis in (dims if isinstance(dims, list | tuple) else [dims])}  # type: ignore[arg-type]
 
     def _contracts(self, node: Node) -> bool:
         """Whether a product sums over the batch: it sums over the last axis of its first factor."""

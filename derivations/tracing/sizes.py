@@ -13,8 +13,19 @@ from torch import nn
 
 from derivations.twins.cells import UnitEquations
 
-__all__ = ["INPUT_WIDTHS", "STATES", "STATE_WIDTHS", "Width", "Widths", "at_sizes", "checked_widths", "lengths_of", "matrices",
-           "uncompiled"]  # fmt: skip
+__all__ = [
+    "INPUT_WIDTHS",
+    "STATES",
+    "STATE_WIDTHS",
+    "Width",
+    "Widths",
+    "at_sizes",
+    "checked_widths",
+    "kept_widths",
+    "lengths_of",
+    "matrices",
+    "uncompiled",
+]
 
 # The letters of a state of several tensors, as the LSTM's: h and c, and letters after them.
 STATES = "hcpqrs"
@@ -42,7 +53,7 @@ def checked_widths(module: nn.Module, widths: Widths | None) -> dict[str, Width]
     signature = inspect.signature(module.forward)
     fixed = [a.name for a in signature.parameters.values() if a.kind is not a.VAR_POSITIONAL]
     try:
-        fits = all(name == given for name, given in signature.bind(*widths).arguments.items() if name in fixed)
+        fits = all(name == argument for name, argument in signature.bind(*widths).arguments.items() if name in fixed)
     except TypeError:
         fits = False
     if not fits:
@@ -76,8 +87,7 @@ def _own_widths(module: nn.Module) -> dict[str, Width]:
     """
     arguments = list(inspect.signature(module.forward).parameters.values())
     open_ended = [a.name for a in arguments[2:] if a.default is a.empty and a.kind is a.POSITIONAL_OR_KEYWORD]
-    known = [next((getattr(module, name) for name in names if isinstance(getattr(module, name, None), int)), None)
-             for names in (INPUT_WIDTHS, STATE_WIDTHS)]  # fmt: skip
+    known = kept_widths(module)
     named = [a.name for a in arguments[:2] if a.kind is a.POSITIONAL_OR_KEYWORD]
     two = len(named) == 2 and not open_ended
     if not two or None in known:
@@ -89,6 +99,12 @@ def _own_widths(module: nn.Module) -> dict[str, Width]:
         )
     x, h = known
     return {arguments[0].name: x, arguments[1].name: (h, h) if isinstance(module, nn.LSTMCell) else h}  # type: ignore[dict-item]
+
+
+def kept_widths(module: nn.Module) -> list[int | None]:
+    """The widths of input and state that a module keeps as attributes of the usual names."""
+    return [next((getattr(module, name) for name in names if isinstance(getattr(module, name, None), int)), None)
+            for names in (INPUT_WIDTHS, STATE_WIDTHS)]  # fmt: skip
 
 
 def matrices(equations: UnitEquations) -> dict[str, MatrixSymbol]:
@@ -147,11 +163,10 @@ def lengths_of(module: nn.Module, equations: UnitEquations) -> dict[Expr, Expr]:
         for u in size.free_symbols & free:
             (sizes[u],) = sympy.solve(size.xreplace(sizes) - length, u) or (sympy.Integer(0),)
             free.discard(u)
-    for attribute, part in zip((INPUT_WIDTHS, STATE_WIDTHS), equations.inputs, strict=False):
+    for width, part in zip(kept_widths(module), equations.inputs, strict=False):
         column = part[0] if isinstance(part, tuple) else part
-        found = [getattr(module, name) for name in attribute if isinstance(getattr(module, name, None), int)]
-        if isinstance(column.shape[0], Symbol) and column.shape[0] not in sizes and found:
-            sizes[column.shape[0]] = sympy.Integer(found[0])
+        if isinstance(column.shape[0], Symbol) and column.shape[0] not in sizes and width is not None:
+            sizes[column.shape[0]] = sympy.Integer(width)
     if wrong := [f"{size} and {length}" for size, length in facts if sympy.sympify(size).xreplace(sizes) != length]:
         raise ValueError(f"the parameters of {type(module).__name__} are of other shapes than in the equations: {wrong[0]}.")
     return sizes

@@ -115,12 +115,12 @@ def symbolic_field(field: VectorField) -> SymbolicField:
 def system_of(program: ModuleRecord, module: nn.Module, field: bool | None = None) -> SymbolicField | SymbolicStep:
     """Read the equations of a recorded program."""
     field = isinstance(module, VectorField) if field is None else field
-    arrays, given = letters_of(program, module, field)
-    values = read(program, {**arrays, **given})
-    state = tuple(u for name in program.inputs[program.state] for u in given[name])
-    inputs = tuple(u for names in program.inputs.values() for name in names for u in given[name] if u not in state)
+    arrays, signals = letters_of(program, module, field)
+    values = read(program, {**arrays, **signals})
+    state = tuple(u for name in program.inputs[program.state] for u in signals[name])
+    inputs = tuple(u for names in program.inputs.values() for name in names for u in signals[name] if u not in state)
     parameters = {name: _matrix(entries) for name, entries in arrays.items()}
-    check_distinct([u for group in given.values() for u in group], set().union(*parameters.values()))
+    check_distinct([u for group in signals.values() for u in group], set().union(*parameters.values()))
     conditions: set[Basic] = set().union(*(v.where for v in values))
     column = ImmutableDenseMatrix([v.expr for v in values])
     if len(column) != len(state):
@@ -153,10 +153,10 @@ def diffusion_of(module: nn.Module, system: SymbolicField | SymbolicStep) -> Imm
     """
     if not isinstance(module, VectorField) or not (channels := noise_channels(module)):
         return None
-    found = system_of(trace(driven := _Diffused(module, channels)), driven, field=True)
-    increments = found.inputs[len(system.inputs) :]
+    with_noise = system_of(trace(driven := _Diffused(module, channels)), driven, field=True)
+    increments = with_noise.inputs[len(system.inputs) :]
     letters = {u: own for name, matrix in system.parameters.items()
-               for u, own in zip(found.parameters[f"field.{name}"], matrix, strict=True)}  # fmt: skip
+               for u, own in zip(with_noise.parameters[f"field.{name}"], matrix, strict=True)}  # fmt: skip
 
     def coefficient(e: Expr) -> Expr:
         e = simplify(e) if e.has(*increments) else e
@@ -164,18 +164,18 @@ def diffusion_of(module: nn.Module, system: SymbolicField | SymbolicStep) -> Imm
             raise ValueError(f"`diffuse` of {type(module).__name__} is not linear in the increments of the noise.")
         return e
 
-    return found.flow.jacobian(ImmutableDenseMatrix(increments)).xreplace(letters).applyfunc(coefficient)
+    return with_noise.flow.jacobian(ImmutableDenseMatrix(increments)).xreplace(letters).applyfunc(coefficient)
 
 
 def _arguments(program: ModuleRecord, field: bool) -> dict[str, tuple[Any, ...]]:
     """Make letters for every placeholder: h_1, h_2 and c_1, c_2 for the state, x_1, ... for the first argument."""
-    found: dict[str, tuple[Any, ...]] = {}
+    letters: dict[str, tuple[Any, ...]] = {}
     for number, (argument, names) in enumerate(program.inputs.items()):
         for place, name in enumerate(names):
             letter = STATES[place] if argument == program.state else "x" if number == 0 else argument
             width = program.width(name)
-            found[name] = symbols.signals(letter, width) if field else _letters(letter, width)
-    return found
+            letters[name] = symbols.signals(letter, width) if field else _letters(letter, width)
+    return letters
 
 
 def check_distinct(arguments: Sequence[object], parameters: Iterable[object]) -> None:

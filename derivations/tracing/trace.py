@@ -39,16 +39,16 @@ def trace(module: nn.Module, widths: Widths | None = None, *, any_batch: bool = 
         *others, (h, width) = list(widths.items())[:2]
         if "to unpack" not in str(error.__cause__) or not isinstance(width, int):  # Python's words
             raise
-        given = ", ".join([*(f"{name!r}: {n}" for name, n in others), f"{h!r}: ({width}, {width})"])
-        raise ValueError(f"{error}; if its state is of two tensors, say so: widths={{{given}}}.") from error
+        suggestion = ", ".join([*(f"{name!r}: {n}" for name, n in others), f"{h!r}: ({width}, {width})"])
+        raise ValueError(f"{error}; if its state is of two tensors, say so: widths={{{suggestion}}}.") from error
     if any(hasattr(t, "fake_mode") for t in program.constants.values()):  # of another record
         raise ValueError("the code keeps a tensor from one call to the next, outside of the module; it must keep nothing.")
     if program.changes_what_it_is_given:
         raise ValueError("the code changes its buffers, parameters or inputs; it must be a function of them.")
-    kept = {placeholder: buffers[name].detach() for placeholder, name in program.parameters.items() if name in buffers}
+    buffer_values = {placeholder: buffers[name].detach() for placeholder, name in program.parameters.items() if name in buffers}
     letters = {placeholder: name for placeholder, name in program.parameters.items() if name in parameters}
     name = type(module).__name__
-    return replace(program.next_state(), name=name, parameters=letters, constants={**program.constants, **kept})
+    return replace(program.next_state(), name=name, parameters=letters, constants={**program.constants, **buffer_values})
 
 
 def _dtype(module: nn.Module) -> torch.dtype:

@@ -51,9 +51,9 @@ def certificates_for_every_width(module: nn.Module, equations: UnitEquations) ->
     """
     try:
         program, sizes = record_wide(module, matrices(equations), equations.inputs)
-        found = tuple(step for verdict in _decided(module, equations, program, sizes) for step in verdict.certificate)
+        steps = tuple(step for verdict in _decided(module, equations, program, sizes) for step in verdict.certificate)
         check_widths(module, matrices(equations), equations.inputs, program)
-        return found, which_numbers(module, equations, program)
+        return steps, which_numbers(module, equations, program)
     except Unwide as reason:
         raise Unwide(reason if str(reason).startswith(MADE_AT) else f"not followed at unknown sizes: {reason}") from reason
     except (ValueError, NotImplementedError, AttributeError, TypeError, RuntimeError) as reason:
@@ -152,8 +152,8 @@ def _slice(node: Node, sizes: Sizes, x: Blocks, dim: int = 0, start: int = 0, en
     if length == whole:
         return x
     segments = (sympy.sympify(start or 0), length, sympy.expand(whole - (start or 0) - length))
-    kept = [n for n in segments if n != 0]
-    return _segment(x.cut(axis, kept), axis, 0 if segments[0] == 0 else 1)
+    lengths = [n for n in segments if n != 0]
+    return _segment(x.cut(axis, lengths), axis, 0 if segments[0] == 0 else 1)
 
 
 def _cat(node: Node, sizes: Sizes, parts: list[Blocks], dim: int = 0) -> Blocks:
@@ -171,9 +171,9 @@ def _sum(node: Node, sizes: Sizes, x: Blocks, dims: Sequence[int] | None = None,
 
 
 def _mean(node: Node, sizes: Sizes, x: Blocks, dims: Sequence[int] | None = None, *_: object) -> Blocks:
-    found = _sum(node, sizes, x, dims)
+    total_sum = _sum(node, sizes, x, dims)
     count = sympy.prod([x.shape[d] for d in (range(len(x.axes)) if dims is None else dims)])
-    return each("div", (found, Blocks.of(count, ())), {})
+    return each("div", (total_sum, Blocks.of(count, ())), {})
 
 
 def _plus_product(node: Node, sizes: Sizes, c: Blocks, a: Blocks, b: Blocks) -> Blocks:

@@ -59,7 +59,7 @@ PLACES = (*OURS, os.path.join(sysconfig.get_paths()["stdlib"], ""), "<frozen ")
 class _ById(NamedTuple):
     """A library's object, compared by its id alone."""
 
-    given: Any
+    value: Any
 
 
 class Attributes(NamedTuple):
@@ -71,16 +71,16 @@ class Attributes(NamedTuple):
 
 
 def attributes_of(
-    given: object, most: float = MOST, names: Mapping[int, str] | None = None, guards: Guards | None = None
+    value: object, most: float = MOST, names: Mapping[int, str] | None = None, guards: Guards | None = None
 ) -> Attributes | str:
     """What a module, or anything else, keeps; or why that cannot be told.
 
     Args:    most: values that are told; names: of objects that are told by those and not looked into, by their ids; guards:
-             collects what is looked at, but for what `given` itself has.
+             collects what is looked at, but for what `value` itself has.
     """
     walk = _Walk(most=most, names=names or {}, guards=guards or Guards())
-    walk.root = given if isinstance(given, nn.Module) else NO_ROOT
-    return _told(walk, given, copied=True)
+    walk.root = value if isinstance(value, nn.Module) else NO_ROOT
+    return _told(walk, value, copied=True)
 
 
 @dataclass(frozen=True)
@@ -93,17 +93,17 @@ class _Reads:
     attributes: tuple[str, ...]
 
     @classmethod
-    def of(cls, code: CodeType, given: dict[str, Any]) -> _Reads:
+    def of(cls, code: CodeType, namespace: dict[str, Any]) -> _Reads:
         # Words too, for getattr(module, "name") and globals()["name"]; those in tuples are of class patterns.
         consts = [each for const in code.co_consts for each in (const if isinstance(const, tuple) else (const,))]
         words = [word for word in consts if isinstance(word, str)]
         told = [(each.opname, each.argval) for each in dis.get_instructions(code)]
         names = {name for how, name in told if how in ("LOAD_GLOBAL", "LOAD_NAME")}
-        packages = ["", *accumulate(str(given.get("__package__") or "").split("."), "{}.{}".format)]  # of relative imports
+        packages = ["", *accumulate(str(namespace.get("__package__") or "").split("."), "{}.{}".format)]  # of relative imports
         imported = [f"{package}.{name}".strip(".") for how, name in told if how == "IMPORT_NAME" for package in packages]
         names |= {*words} if "globals" in names else set()
-        names -= {*given} if isinstance(given, CapturedGlobals) else set()  # which are the module's
-        return cls(all_globals(given), tuple(sorted(names)), tuple(imported), (*code.co_names, *words))
+        names -= {*namespace} if isinstance(namespace, CapturedGlobals) else set()  # which are the module's
+        return cls(all_globals(namespace), tuple(sorted(names)), tuple(imported), (*code.co_names, *words))
 
     def now(self, guards: Guards) -> Iterator[Any]:
         guards.names(self.globals, self.names)
@@ -127,7 +127,7 @@ class GlobalReads:
         Args:    others: the beginnings of paths of files whose code is not looked at.
         Raises:  Unwatched before code does what cannot be watched.
         """
-        found, libraries, imports = list[str](), (*PLACES, *others), list[FrameType]()
+        reasons, libraries, imports = list[str](), (*PLACES, *others), list[FrameType]()
 
         def look(frame: FrameType, event: str, argument: object) -> None:
             why, file = None, frame.f_code.co_filename
@@ -143,7 +143,7 @@ class GlobalReads:
             elif event == "call" and frame.f_back is not None and frame.f_back.f_code in self.reads:
                 why = asked_by_call(frame)
             if why is not None:
-                found.append(why)
+                reasons.append(why)
                 raise Unwatched(why)
 
         before = sys.getprofile()
@@ -152,8 +152,8 @@ class GlobalReads:
             yield
         finally:
             sys.setprofile(before)
-        if found:  # and the code has caught that
-            raise Unwatched(found[0])
+        if reasons:  # and the code has caught that
+            raise Unwatched(reasons[0])
 
     def _note(self, frame: FrameType) -> str | None:
         """Why what the code of a frame reads cannot be watched."""
@@ -186,21 +186,21 @@ class GlobalReads:
                 elif id(value) not in seen:
                     yield from self._of_module(value, seen, guards)
 
-    def _of_module(self, given: ModuleType, seen: set[int], guards: Guards) -> Iterator[Any]:
-        seen.add(id(given))
-        stays = _stays(given.__name__)
-        guards.kind(given)
-        guards.names(vars(given), self.attributes)
-        for value in map(vars(given).get, self.attributes):
+    def _of_module(self, module: ModuleType, seen: set[int], guards: Guards) -> Iterator[Any]:
+        seen.add(id(module))
+        stays = _stays(module.__name__)
+        guards.kind(module)
+        guards.names(vars(module), self.attributes)
+        for value in map(vars(module).get, self.attributes):
             if isinstance(value, ModuleType):
                 yield from self._of_module(value, seen, guards) if id(value) not in seen else ()
             else:
                 yield value if isinstance(value, (*PLAIN, type)) or not stays else _ById(value)
 
 
-def _told(walk: _Walk, given: object, copied: bool) -> Attributes | str:
+def _told(walk: _Walk, value: object, copied: bool) -> Attributes | str:
     try:
-        walk.visit(given, copied)
+        walk.visit(value, copied)
     except _Hidden as error:
         return str(error)
     walk.guards.refused |= walk.is_among(walk.guards.owner)
@@ -229,125 +229,125 @@ class _Walk:
     root: nn.Module = field(default_factory=lambda: NO_ROOT)
     again: set[int] = field(default_factory=set)
 
-    def is_among(self, given: object) -> bool:
+    def is_among(self, owner: object) -> bool:
         """Whether an object is held by what was looked at, beside the root."""
-        others = ((id(given), False), *([(id(given), True)] if self.root is NO_ROOT else []))
-        return given is not None and (id(given) in self.again or any(other in self.seen for other in others))
+        others = ((id(owner), False), *([(id(owner), True)] if self.root is NO_ROOT else []))
+        return owner is not None and (id(owner) in self.again or any(other in self.seen for other in others))
 
-    def visit(self, given: object, copied: bool = True) -> None:
+    def visit(self, value: object, copied: bool = True) -> None:
         if len(self.values) > self.most:
             raise _Hidden(f"it keeps more than {self.most:,} values, too many to compare at each call")
-        if type(given) in PLAIN or (isinstance(given, PLAIN) and _is_of_a_library(type(given))):
+        if type(value) in PLAIN or (isinstance(value, PLAIN) and _is_of_a_library(type(value))):
             # repr: nan is not equal to itself, and 0.0 is to -0.0
-            self.values.append((type(given), repr(given) if isinstance(given, float | complex) else given))
-        elif type(given) is _ById:
-            self._by_id(given.given)
-        elif (id(given), copied) in self.seen:
-            self.values.append(("again", self.seen[id(given), copied][0]))
-            self.again.add(id(given))
-        elif copied and id(given) in self.names:
-            self.values.append(("named", self.names[id(given)]))
+            self.values.append((type(value), repr(value) if isinstance(value, float | complex) else value))
+        elif type(value) is _ById:
+            self._by_id(value.value)
+        elif (id(value), copied) in self.seen:
+            self.values.append(("again", self.seen[id(value), copied][0]))
+            self.again.add(id(value))
+        elif copied and id(value) in self.names:
+            self.values.append(("named", self.names[id(value)]))
         else:
-            self.seen[id(given), copied] = len(self.seen), given
-            self._inside(given, copied)
+            self.seen[id(value), copied] = len(self.seen), value
+            self._inside(value, copied)
 
-    def _inside(self, given: object, copied: bool) -> None:
-        kind = type(given)
-        if isinstance(given, Tensor):
-            self._tensor(given, copied)
-        elif isinstance(given, BuiltinFunctionType) and (asked := refused(given)):
+    def _inside(self, value: object, copied: bool) -> None:
+        kind = type(value)
+        if isinstance(value, Tensor):
+            self._tensor(value, copied)
+        elif isinstance(value, BuiltinFunctionType) and (asked := refused(value)):
             raise _Hidden(unwatched(asked))
         elif kind in (list, tuple, dict, MappingProxyType):
-            self._container(given, copied)
-        elif isinstance(given, FunctionType):
-            self._function(given)
-        elif isinstance(given, MethodType):
-            self.visit(given.__func__, copied)
-            self.visit(given.__self__, copied)
-        elif isinstance(given, ContextVar):
-            self._by_id(given)
-            self.guards.read(given, methodcaller("get", None))
-            self.visit(given.get(None), False)
-        elif isinstance(given, type | property | staticmethod | classmethod | cached_property):
-            self._class(given, copied)
-        elif isinstance(given, nn.Module):
-            self._module(given, copied)
-        elif isinstance(given, BuiltinFunctionType) and not isinstance(given.__self__, ModuleType | type | None):
-            self._parts([given.__name__, given.__self__], False)  # of a list, say, or of an iterator
-        elif callable(given) and _is_of_a_library(type(given), UNCHANGING):
-            self._by_id(given)
+            self._container(value, copied)
+        elif isinstance(value, FunctionType):
+            self._function(value)
+        elif isinstance(value, MethodType):
+            self.visit(value.__func__, copied)
+            self.visit(value.__self__, copied)
+        elif isinstance(value, ContextVar):
+            self._by_id(value)
+            self.guards.read(value, methodcaller("get", None))
+            self.visit(value.get(None), False)
+        elif isinstance(value, type | property | staticmethod | classmethod | cached_property):
+            self._class(value, copied)
+        elif isinstance(value, nn.Module):
+            self._module(value, copied)
+        elif isinstance(value, BuiltinFunctionType) and not isinstance(value.__self__, ModuleType | type | None):
+            self._parts([value.__name__, value.__self__], False)  # of a list, say, or of an iterator
+        elif callable(value) and _is_of_a_library(type(value), UNCHANGING):
+            self._by_id(value)
         else:
-            self._object(given, copied)
+            self._object(value, copied)
 
-    def _container(self, given: Any, copied: bool) -> None:
-        if type(given) in (dict, MappingProxyType):
-            if not any(given is own for own in vars(self.root).values()):
-                self.guards.mapping(given)
-            return self._items(given, copied)
-        if type(given) is list:
-            self.guards.sequence(given)
-        self._parts(given, copied)
+    def _container(self, container: Any, copied: bool) -> None:
+        if type(container) in (dict, MappingProxyType):
+            if not any(container is own for own in vars(self.root).values()):
+                self.guards.mapping(container)
+            return self._items(container, copied)
+        if type(container) is list:
+            self.guards.sequence(container)
+        self._parts(container, copied)
 
-    def _function(self, given: FunctionType) -> None:
-        cells = given.__closure__ or ()
-        self.guards.read(given, *OF_FUNCTIONS)
+    def _function(self, function: FunctionType) -> None:
+        cells = function.__closure__ or ()
+        self.guards.read(function, *OF_FUNCTIONS)
         for cell in cells:
             self.guards.read(cell, _content)
-        self._by_id(given.__code__)
+        self._by_id(function.__code__)
         contents = [content for content in map(_content, cells) if content is not None]
-        self._parts([given.__defaults__, given.__kwdefaults__, vars(given), *contents], False)
+        self._parts([function.__defaults__, function.__kwdefaults__, vars(function), *contents], False)
 
-    def _parts(self, given: Sequence[object], copied: bool) -> None:
-        self.values.append((type(given), len(given)))
-        for each in given:
+    def _parts(self, parts: Sequence[object], copied: bool) -> None:
+        self.values.append((type(parts), len(parts)))
+        for each in parts:
             self.visit(each, copied)
 
-    def _items(self, given: Mapping[Any, object], copied: bool, but: Collection[str] = ()) -> None:
-        items = [(key, value) for key, value in given.items() if key not in but] if but else given.items()
-        self.values.append((type(given), len(items)))
+    def _items(self, mapping: Mapping[Any, object], copied: bool, but: Collection[str] = ()) -> None:
+        items = [(key, value) for key, value in mapping.items() if key not in but] if but else mapping.items()
+        self.values.append((type(mapping), len(items)))
         for key, value in items:
             self.visit(key, copied)
             self.visit(value, copied)
 
-    def _tensor(self, given: Tensor, copied: bool) -> None:
+    def _tensor(self, tensor: Tensor, copied: bool) -> None:
         if copied:
-            self.tensors.append(given)
-            self.guards.tensor(given)
-            self.values.append(layout(given))
+            self.tensors.append(tensor)
+            self.guards.tensor(tensor)
+            self.values.append(layout(tensor))
         else:
-            self._by_id(given)
-            self.guards.value(partial(_numbers, given))
-            self.values.append(_numbers(given))
+            self._by_id(tensor)
+            self.guards.value(partial(_numbers, tensor))
+            self.values.append(_numbers(tensor))
 
-    def _module(self, given: nn.Module, copied: bool) -> None:
-        if any(vars(given)[name] for name in HOOKS):
-            raise _Hidden(f"its {type(given).__name__} has hooks")
+    def _module(self, module: nn.Module, copied: bool) -> None:
+        if any(vars(module)[name] for name in HOOKS):
+            raise _Hidden(f"its {type(module).__name__} has hooks")
         if any(getattr(compat, name, None) for name in GLOBAL_HOOKS):
             raise _Hidden("there are hooks on all modules")
-        if given is self.root:
+        if module is self.root:
             for hooks in GLOBAL_HOOKS:
                 self.guards.sequence(getattr(compat, hooks))
         else:
-            self._guard_module(given)
-        self.visit(type(given))
-        self._items(vars(given), copied, OF_TORCH)
+            self._guard_module(module)
+        self.visit(type(module))
+        self._items(vars(module), copied, OF_TORCH)
 
-    def _guard_module(self, given: nn.Module) -> None:
-        own = vars(given)
-        self.guards.kind(given)
+    def _guard_module(self, module: nn.Module) -> None:
+        own = vars(module)
+        self.guards.kind(module)
         self.guards.mapping(own)
         for hooks in HOOKS:
             self.guards.sequence(own[hooks])
         # Hooks of other kinds, which nothing here asks for, may hold the field.
         self.guards.refused |= any(isinstance(own.get(name), dict) and own[name] for name in OF_TORCH)
 
-    def _class(self, given: object, copied: bool) -> None:
-        if not isinstance(given, type):
-            self.guards.read(given, *(attrgetter(name) for name in WRAPPED if hasattr(given, name)))
-            return self._parts([getattr(given, name, None) for name in WRAPPED], copied)
-        self.guards.kind(given)
-        self.guards.read(given, attrgetter("__mro__"))
-        for each in given.__mro__:
+    def _class(self, kind: object, copied: bool) -> None:
+        if not isinstance(kind, type):
+            self.guards.read(kind, *(attrgetter(name) for name in WRAPPED if hasattr(kind, name)))
+            return self._parts([getattr(kind, name, None) for name in WRAPPED], copied)
+        self.guards.kind(kind)
+        self.guards.read(kind, attrgetter("__mro__"))
+        for each in kind.__mro__:
             self._by_id(each)
             own, is_new = vars(each), self.guards.is_new(each)
             if _is_of_a_library(each):  # whose methods may have been exchanged
@@ -359,64 +359,64 @@ class _Walk:
                 if is_new:
                     self.guards.mapping(own)
                 self._items(own, False, OF_CLASSES)
-        if not _is_of_a_library(type(given)):
-            self.visit(type(given))
+        if not _is_of_a_library(type(kind)):
+            self.visit(type(kind))
 
-    def _object(self, given: object, copied: bool) -> None:
-        if is_plain(given):
-            self.guards.kind(given)
-            if hasattr(given, "__dict__"):
-                self.guards.mapping(vars(given))
-            return self._in_object(given, copied)
+    def _object(self, value: object, copied: bool) -> None:
+        if is_plain(value):
+            self.guards.kind(value)
+            if hasattr(value, "__dict__"):
+                self.guards.mapping(vars(value))
+            return self._in_object(value, copied)
         guards, self.guards = self.guards, Guards()
-        self._in_object(given, copied)
+        self._in_object(value, copied)
         self.guards = guards
-        guards.value(partial(_by_itself, given, copied))
+        guards.value(partial(_by_itself, value, copied))
 
-    def _in_object(self, given: object, copied: bool) -> None:
-        if isinstance(given, torch.Generator):
-            return self.visit(given.get_state().numpy().tobytes())
-        kind = type(given)
-        if isinstance(given, ModuleType) and not _stays(given.__name__):
-            raise _Hidden(f"it reaches the module `{given.__name__}` by no name, which cannot be compared from call to call")
-        if kind in (attrgetter, methodcaller) or (kind is LruCache and not _stays(given.__module__)):
-            raise _Hidden(unwatched(getattr(given, "__qualname__", kind.__name__)))
+    def _in_object(self, value: object, copied: bool) -> None:
+        if isinstance(value, torch.Generator):
+            return self.visit(value.get_state().numpy().tobytes())
+        kind = type(value)
+        if isinstance(value, ModuleType) and not _stays(value.__name__):
+            raise _Hidden(f"it reaches the module `{value.__name__}` by no name, which cannot be compared from call to call")
+        if kind in (attrgetter, methodcaller) or (kind is LruCache and not _stays(value.__module__)):
+            raise _Hidden(unwatched(getattr(value, "__qualname__", kind.__name__)))
         try:
-            made = given.__reduce_ex__(4)
+            made = value.__reduce_ex__(4)
         except Exception as error:
-            is_of_a_package = callable(given) and kind.__module__ not in sys.stdlib_module_names
+            is_of_a_package = callable(value) and kind.__module__ not in sys.stdlib_module_names
             if copied or not (is_of_a_package or kind.__module__ == "_thread"):  # locks hold nothing
                 raise _Hidden(f"it keeps a {kind.__name__}, of which no copy can be made") from error
             made = ""
-        if isinstance(given, ModuleType) or isinstance(made, str):
-            return self._by_id(given)
+        if isinstance(value, ModuleType) or isinstance(made, str):
+            return self._by_id(value)
         self.visit(kind)
         self._parts([list(part) if hasattr(type(part), "__next__") else part for part in made], copied)
-        if not _is_of_a_library(kind) and hasattr(given, "__dict__"):
-            self.visit(vars(given), copied)  # of which copies need know nothing
+        if not _is_of_a_library(kind) and hasattr(value, "__dict__"):
+            self.visit(vars(value), copied)  # of which copies need know nothing
 
-    def _by_id(self, given: object) -> None:
-        self.objects.append(given)
-        self.values.append(("id", id(given)))
+    def _by_id(self, value: object) -> None:
+        self.objects.append(value)
+        self.values.append(("id", id(value)))
 
 
 class _BesideTensors(_Walk):
     """Tells numbers and words, wherever they are, and of tensors only what is attached to them."""
 
-    def visit(self, given: object, copied: bool = True) -> None:
-        if given is not None:  # in whose place a tensor may be
-            super().visit(given, copied)
+    def visit(self, value: object, copied: bool = True) -> None:
+        if value is not None:  # in whose place a tensor may be
+            super().visit(value, copied)
 
-    def _tensor(self, given: Tensor, copied: bool) -> None:
-        if attached := getattr(given, "__dict__", {}):
+    def _tensor(self, tensor: Tensor, copied: bool) -> None:
+        if attached := getattr(tensor, "__dict__", {}):
             self._items(attached, copied)
 
 
-def beside_tensors(given: object) -> list[Any]:
+def beside_tensors(value: object) -> list[Any]:
     """Return the numbers and words that can be reached from an object, in its dicts, lists, objects and closures."""
     walk = _BesideTensors()
     with suppress(_Hidden):
-        walk.visit(given)
+        walk.visit(value)
     return walk.values
 
 
@@ -429,12 +429,12 @@ def _stays(module: str) -> bool:
     return module.partition(".")[0] in LIBRARIES or is_installed(getattr(sys.modules.get(module), "__file__", ""))
 
 
-def _numbers(given: Tensor) -> Any:
+def _numbers(tensor: Tensor) -> Any:
     """Of a tensor that is a constant of the code; by `.data` and as an array it may be written into uncounted."""
-    if given.device.type == "cpu" and given.layout == torch.strided and type(given) in (Tensor, nn.Parameter):
-        memory = given.untyped_storage()
+    if tensor.device.type == "cpu" and tensor.layout == torch.strided and type(tensor) in (Tensor, nn.Parameter):
+        memory = tensor.untyped_storage()
         return ctypes.string_at(memory.data_ptr(), memory.nbytes())
-    return None if given.is_inference() else given._version
+    return None if tensor.is_inference() else tensor._version
 
 
 def _content(cell: Any) -> Any:
@@ -444,7 +444,7 @@ def _content(cell: Any) -> Any:
         return None
 
 
-def _by_itself(given: object, copied: bool) -> Any:
+def _by_itself(value: object, copied: bool) -> Any:
     """What there is to say of an object alone, tensors and all else that is known by ids included."""
-    found = _told(_Walk(), given, copied)
-    return found if isinstance(found, str) else (found.values, *(tuple(map(id, each)) for each in (found.tensors, found.objects)))
+    told = _told(_Walk(), value, copied)
+    return told if isinstance(told, str) else (told.values, *(tuple(map(id, each)) for each in (told.tensors, told.objects)))

@@ -102,12 +102,12 @@ def _may_count(kind: type) -> bool:
 @lru_cache(10_000)
 def _counted_in(code: CodeType) -> frozenset[str]:
     """Of `self.n += 1` and `self.n = self.n + 1`, the names n."""
-    lines, found = [*dis.get_instructions(code)], set[str]()
+    lines, names = [*dis.get_instructions(code)], set[str]()
     for load, number, add, *others in zip(lines, lines[1:], lines[2:], lines[3:], lines[4:], strict=False):
         adds = add.opname == "BINARY_OP" and add.argrepr in ("+=", "+") and type(number.argval) is int
         if load.opname == "LOAD_ATTR" and adds and any(_stores(each, load.argval) for each in others):
-            found.add(str(load.argval))
-    return frozenset(found)
+            names.add(str(load.argval))
+    return frozenset(names)
 
 
 def _stores(line: dis.Instruction, name: object) -> bool:

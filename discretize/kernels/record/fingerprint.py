@@ -49,14 +49,14 @@ class _Nameless(Exception):  # noqa: N818 - an answer
     """Raised for objects that are known in this process only."""
 
 
-def fingerprint(found: Attributes | str, ran: Iterable[CodeType] = (), *others: object) -> str | None:
+def fingerprint(attributes: Attributes | str, ran: Iterable[CodeType] = (), *others: object) -> str | None:
     """Of what code keeps, code that ran, and other values; None where there is none."""
-    if isinstance(found, str):
+    if isinstance(attributes, str):
         return None
-    objects = iter(found.objects)
+    objects = iter(attributes.objects)
     try:
-        kept = [_words(next(objects) if type(each) is tuple and each[0] == "id" else each) for each in found.values]
-        return digest(kept, [_words(each) for each in ran], _words(others))
+        values = [_words(next(objects) if type(each) is tuple and each[0] == "id" else each) for each in attributes.values]
+        return digest(values, [_words(each) for each in ran], _words(others))
     except _Nameless:
         return None
 
@@ -80,94 +80,94 @@ def _texts(*modules: str) -> str:
 
 
 @singledispatch
-def _words(given: object) -> Any:
-    if isinstance(given, compat.OpOverload):
-        return "operation", str(given)
-    if type(given).__module__ == "_thread":  # a lock
-        return "lock", type(given).__name__
+def _words(value: object) -> Any:
+    if isinstance(value, compat.OpOverload):
+        return "operation", str(value)
+    if type(value).__module__ == "_thread":  # a lock
+        return "lock", type(value).__name__
     raise _Nameless
 
 
 @_words.register(type(None) | bool | int | float | complex | str | EllipsisType)
 @_words.register(torch.dtype | torch.device | torch.layout | torch.memory_format)
-def _(given: object) -> Any:
-    return type(given).__name__, repr(given)
+def _(value: object) -> Any:
+    return type(value).__name__, repr(value)
 
 
 @_words.register
-def _(given: bytes) -> Any:
-    return "bytes", hashlib.sha256(given).hexdigest()
+def _(value: bytes) -> Any:
+    return "bytes", hashlib.sha256(value).hexdigest()
 
 
 @_words.register
-def _(given: list | tuple) -> Any:
-    return type(given).__name__, [_words(each) for each in given]
+def _(value: list | tuple) -> Any:
+    return type(value).__name__, [_words(each) for each in value]
 
 
 @_words.register
-def _(given: frozenset) -> Any:
-    return "frozenset", sorted(map(ascii, map(_words, given)))
+def _(value: frozenset) -> Any:
+    return "frozenset", sorted(map(ascii, map(_words, value)))
 
 
 @_words.register
-def _(given: type) -> Any:
-    return "type", _named(given.__module__), given.__qualname__
+def _(value: type) -> Any:
+    return "type", _named(value.__module__), value.__qualname__
 
 
 @_words.register
-def _(given: ModuleType) -> Any:
-    return "module", _named(given.__name__, must_stay=True)
+def _(value: ModuleType) -> Any:
+    return "module", _named(value.__name__, must_stay=True)
 
 
 @_words.register
-def _(given: ContextVar) -> Any:
-    return "context", given.name  # whose value is told beside it
+def _(value: ContextVar) -> Any:
+    return "context", value.name  # whose value is told beside it
 
 
 @_words.register
-def _(given: partial) -> Any:
-    return "partial", _words([given.func, given.args, *sorted(given.keywords.items())])
+def _(value: partial) -> Any:
+    return "partial", _words([value.func, value.args, *sorted(value.keywords.items())])
 
 
 @_words.register
-def _(given: Tensor) -> Any:
+def _(value: Tensor) -> Any:
     # Its numbers are told beside it, if they lie in this memory.
-    if given.device.type != "cpu" or given.layout != torch.strided or type(given) not in (Tensor, nn.Parameter):
+    if value.device.type != "cpu" or value.layout != torch.strided or type(value) not in (Tensor, nn.Parameter):
         raise _Nameless
-    return "tensor", _words([given.shape, given.stride(), given.storage_offset(), given.dtype, given.requires_grad])
+    return "tensor", _words([value.shape, value.stride(), value.storage_offset(), value.dtype, value.requires_grad])
 
 
 @_words.register
-def _(given: FunctionType) -> Any:
-    if not given.__code__.co_filename.startswith(OF_LIBRARIES):  # in the place of a library's: it may read anything
+def _(value: FunctionType) -> Any:
+    if not value.__code__.co_filename.startswith(OF_LIBRARIES):  # in the place of a library's: it may read anything
         raise _Nameless
-    return "function", given.__module__, given.__qualname__, given.__name__, _words(given.__code__)
+    return "function", value.__module__, value.__qualname__, value.__name__, _words(value.__code__)
 
 
 @_words.register
-def _(given: np.ufunc) -> Any:
-    if getattr(np, given.__name__, None) is not given:
+def _(value: np.ufunc) -> Any:
+    if getattr(np, value.__name__, None) is not value:
         raise _Nameless
-    return "ufunc", given.__name__
+    return "ufunc", value.__name__
 
 
 @_words.register(BuiltinFunctionType | MethodDescriptorType | WrapperDescriptorType | GetSetDescriptorType)
-def _(given: Any) -> Any:
-    owner = getattr(given, "__self__", None) or getattr(given, "__objclass__", None)
-    home = owner.__name__ if isinstance(owner, ModuleType) else getattr(owner, "__module__", None) or given.__module__
-    return type(given).__name__, _named(str(home), must_stay=True), given.__qualname__
+def _(value: Any) -> Any:
+    owner = getattr(value, "__self__", None) or getattr(value, "__objclass__", None)
+    home = owner.__name__ if isinstance(owner, ModuleType) else getattr(owner, "__module__", None) or value.__module__
+    return type(value).__name__, _named(str(home), must_stay=True), value.__qualname__
 
 
 @_words.register
-def _(given: CodeType) -> Any:
-    file = given.co_filename
+def _(value: CodeType) -> Any:
+    file = value.co_filename
     if is_installed(file) and not file.startswith(OF_LIBRARIES):
         raise _Nameless
-    names = (given.co_name, given.co_names, given.co_varnames, given.co_freevars, given.co_cellvars)
-    counts = (given.co_argcount, given.co_posonlyargcount, given.co_kwonlyargcount, given.co_flags)
+    names = (value.co_name, value.co_names, value.co_varnames, value.co_freevars, value.co_cellvars)
+    counts = (value.co_argcount, value.co_posonlyargcount, value.co_kwonlyargcount, value.co_flags)
     texts = _texts(module) if (module := module_of(file)) else ""
-    code = hashlib.sha256(given.co_code + given.co_exceptiontable).hexdigest()
-    return "code", code, names, counts, texts, _words(given.co_consts)
+    code = hashlib.sha256(value.co_code + value.co_exceptiontable).hexdigest()
+    return "code", code, names, counts, texts, _words(value.co_consts)
 
 
 def _named(module: str, must_stay: bool = False) -> Any:

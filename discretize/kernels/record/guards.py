@@ -39,29 +39,29 @@ class Guards:
         self._reads, self._tensors = list[tuple[Callable[[Any], Any], Any]](), list[Tensor]()
         self._readers, self._classes = list[Callable[[], Any]](), set[type]()
 
-    def mapping(self, given: Any) -> None:
-        self._views += [given, given.values()]
+    def mapping(self, container: Any) -> None:
+        self._views += [container, container.values()]
 
-    def sequence(self, given: list[Any]) -> None:
-        self._views.append(given)
+    def sequence(self, container: list[Any]) -> None:
+        self._views.append(container)
 
-    def names(self, given: Mapping[str, Any], names: Iterable[str]) -> None:
+    def names(self, namespace: Mapping[str, Any], names: Iterable[str]) -> None:
         """Those of a dict, or of the dict of a class, there or not."""
-        self._lookups.setdefault(id(given), (given, []))[1].extend(names)
+        self._lookups.setdefault(id(namespace), (namespace, []))[1].extend(names)
 
-    def is_new(self, given: type) -> bool:
+    def is_new(self, kind: type) -> bool:
         """Whether a class is met for the first time, as the base of many."""
         before = len(self._classes)
-        self._classes.add(given)
+        self._classes.add(kind)
         return len(self._classes) > before
 
-    def kind(self, given: Any) -> None:
+    def kind(self, value: Any) -> None:
         """The class of an object, and which dict it has."""
-        if given is not self.owner:
-            (self._with_dict if hasattr(given, "__dict__") and not isinstance(given, type) else self._without).append(given)
+        if value is not self.owner:
+            (self._with_dict if hasattr(value, "__dict__") and not isinstance(value, type) else self._without).append(value)
 
-    def tensor(self, given: Tensor) -> None:
-        self._tensors.append(given)
+    def tensor(self, tensor: Tensor) -> None:
+        self._tensors.append(tensor)
 
     def read(self, of: object, *getters: Callable[[Any], object]) -> None:
         """What is read of an object."""
@@ -76,9 +76,9 @@ class Guards:
         self.owner = None
         self._lengths = [*map(len, self._views)]
         self._filled = [view for view in self._views if len(view)]  # others need no more than their lengths
-        there = [(given, [name for name in names if name in given]) for given, names in self._lookups.values()]
-        self._getters = [(_getter(names), given) for given, names in there if names]
-        self._absent = [(given.keys(), {*names} - {*given}) for given, names in self._lookups.values() if names]
+        there = [(namespace, [name for name in names if name in namespace]) for namespace, names in self._lookups.values()]
+        self._getters = [(_getter(names), namespace) for namespace, names in there if names]
+        self._absent = [(namespace.keys(), {*names} - {*namespace}) for namespace, names in self._lookups.values() if names]
         self._objects = [*self._with_dict, *self._without]
         self._same = [*self._now()]
         self._layouts = [*map(layout, self._tensors)]
@@ -92,7 +92,7 @@ class Guards:
             map(type, self._objects),
             map(vars, self._with_dict),
             [get(of) for get, of in self._reads],
-            chain.from_iterable([get(given) for get, given in self._getters]),
+            chain.from_iterable([get(namespace) for get, namespace in self._getters]),
         )
 
     def hold(self, owner: object = None) -> bool:
@@ -120,9 +120,9 @@ def layout(tensor: Tensor) -> tuple[Any, ...]:
     return type(tensor), tensor.shape, strides, tensor.dtype, tensor.device, tensor.requires_grad
 
 
-def is_plain(given: object) -> bool:
+def is_plain(value: object) -> bool:
     """Whether all that an object is are its class and its `__dict__`, as `object` itself copies it."""
-    kinds = type(given).__mro__[:-1]
+    kinds = type(value).__mro__[:-1]
     if any(name in vars(kind) for kind in kinds for name in COPYING) or any(vars(kind).get("__slots__") for kind in kinds):
         return False
-    return all(kind.__flags__ & WRITTEN_IN_PYTHON for kind in kinds) and not isinstance(given, type)
+    return all(kind.__flags__ & WRITTEN_IN_PYTHON for kind in kinds) and not isinstance(value, type)

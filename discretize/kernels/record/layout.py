@@ -17,46 +17,46 @@ from discretize.kernels.record.zones import OperationReader
 __all__ = ["LAYOUT"]
 
 
-def _same(reader: OperationReader, given: object, *_: object, **__: object) -> Value:
+def _same(reader: OperationReader, operand: object, *_: object, **__: object) -> Value:
     """The same numbers in axes of other sizes, or repeated along axes."""
-    if given in reader.zones.rows and reader.value(given).width == reader.width:
-        return reader.value(given)
-    source = reader.value(given, reader.sizes())
+    if operand in reader.zones.rows and reader.value(operand).width == reader.width:
+        return reader.value(operand)
+    source = reader.value(operand, reader.sizes())
     return source if source.width == reader.width else reader.values.make("spread", [source], reader.width)
 
 
-def _converted(reader: OperationReader, given: Node, *arguments: object, **settings: object) -> Value:
-    source, target = given.meta["val"].dtype, reader.node.meta["val"].dtype
+def _converted(reader: OperationReader, node: Node, *arguments: object, **settings: object) -> Value:
+    source, target = node.meta["val"].dtype, reader.node.meta["val"].dtype
     if target == torch.bool and source != torch.bool:
-        return reader.by_unit("ne", given, 0)
-    return reader.by_unit("trunc", given) if source.is_floating_point and target == torch.int64 else _same(reader, given)
+        return reader.by_unit("ne", node, 0)
+    return reader.by_unit("trunc", node) if source.is_floating_point and target == torch.int64 else _same(reader, node)
 
 
-def _in_order(reader: OperationReader, given: Node, order: Iterable[int]) -> Value:
-    axes = row_major(reader.sizes(given))
-    return reader.values.strided(reader.value(given), 0, [axes[axis] for axis in order])
+def _in_order(reader: OperationReader, node: Node, order: Iterable[int]) -> Value:
+    axes = row_major(reader.sizes(node))
+    return reader.values.strided(reader.value(node), 0, [axes[axis] for axis in order])
 
 
-def _permute(reader: OperationReader, given: Node, order: Sequence[int]) -> Value:
-    return _in_order(reader, given, order)
+def _permute(reader: OperationReader, node: Node, order: Sequence[int]) -> Value:
+    return _in_order(reader, node, order)
 
 
-def _turned(reader: OperationReader, given: Node) -> Value:
-    return _in_order(reader, given, reversed(range(len(reader.sizes(given)))))
+def _turned(reader: OperationReader, node: Node) -> Value:
+    return _in_order(reader, node, reversed(range(len(reader.sizes(node)))))
 
 
-def _transpose(reader: OperationReader, given: Node, one: int, other: int) -> Value:
-    order = list(range(len(reader.sizes(given))))
+def _transpose(reader: OperationReader, node: Node, one: int, other: int) -> Value:
+    order = list(range(len(reader.sizes(node))))
     order[one], order[other] = order[other], order[one]
-    return _in_order(reader, given, order)
+    return _in_order(reader, node, order)
 
 
-def _flip(reader: OperationReader, given: Node, dims: Sequence[int]) -> Value:
-    axes, first = row_major(reader.sizes(given)), 0
+def _flip(reader: OperationReader, node: Node, dims: Sequence[int]) -> Value:
+    axes, first = row_major(reader.sizes(node)), 0
     for dim in dims:
-        size, stride = axes[_Axis.of(reader, given, dim).axis]
+        size, stride = axes[_Axis.of(reader, node, dim).axis]
         axes[dim], first = (size, -stride), first + (size - 1) * stride
-    return reader.values.strided(reader.value(given), first, axes)
+    return reader.values.strided(reader.value(node), first, axes)
 
 
 def _filled(place: int) -> Callable[..., Value]:
@@ -77,10 +77,10 @@ class _Axis:
     axis: int
 
     @classmethod
-    def of(cls, reader: OperationReader, given: Node | None, dim: int) -> _Axis:
-        sizes = reader.sizes(given)
+    def of(cls, reader: OperationReader, node: Node | None, dim: int) -> _Axis:
+        sizes = reader.sizes(node)
         axis = dim % len(sizes)
-        if axis == reader.batch(given):
+        if axis == reader.batch(node):
             raise reader.unknown("it takes some of the samples, or puts others beside them")
         return cls(reader, sizes, axis)
 
@@ -96,8 +96,8 @@ class _Axis:
     def inner(self) -> int:
         return prod(self.sizes[self.axis + 1 :])
 
-    def index(self, given: int | None) -> int:
-        return (given or 0) % self.size if (given or 0) < self.size else self.size
+    def index(self, place: int | None) -> int:
+        return (place or 0) % self.size if (place or 0) < self.size else self.size
 
     def piece(self, value: Value, first: int, size: int, step: int = 1) -> Value:
         axes = [(self.outer, self.size * self.inner), (size, step * self.inner), (self.inner, 1)]
@@ -121,46 +121,46 @@ class _Axis:
         return self.joined([(before, first), (part, size), (after, self.size - last)])
 
 
-def _slice(reader: OperationReader, given: Node, dim: int = 0, start: Any = None, end: object = None, step: int = 1) -> Value:
-    if given.meta["val"].shape == reader.node.meta["val"].shape and step == 1:
-        return reader.value(given)
-    axis = _Axis.of(reader, given, dim)
-    return axis.piece(reader.value(given), axis.index(start), reader.sizes()[axis.axis], step)
+def _slice(reader: OperationReader, node: Node, dim: int = 0, start: Any = None, end: object = None, step: int = 1) -> Value:
+    if node.meta["val"].shape == reader.node.meta["val"].shape and step == 1:
+        return reader.value(node)
+    axis = _Axis.of(reader, node, dim)
+    return axis.piece(reader.value(node), axis.index(start), reader.sizes()[axis.axis], step)
 
 
-def _select(reader: OperationReader, given: Node, dim: int, index: int) -> Value:
-    axis = _Axis.of(reader, given, dim)
-    return axis.piece(reader.value(given), axis.index(index), 1)
+def _select(reader: OperationReader, node: Node, dim: int, index: int) -> Value:
+    axis = _Axis.of(reader, node, dim)
+    return axis.piece(reader.value(node), axis.index(index), 1)
 
 
-def _pieces(reader: OperationReader, given: Node, *arguments: Any) -> list[Value]:
+def _pieces(reader: OperationReader, node: Node, *arguments: Any) -> list[Value]:
     """Of split, split_with_sizes and unbind, whose last argument is the axis."""
     one_each = operation_name(reader.node) == "unbind"
-    axis = _Axis.of(reader, given, [*arguments, 0][0 if one_each else 1])
-    found, first = [], 0
+    axis = _Axis.of(reader, node, [*arguments, 0][0 if one_each else 1])
+    pieces, first = [], 0
     for piece in reader.node.meta["val"]:
         size = 1 if one_each else piece.shape[axis.axis]
-        found.append(axis.piece(reader.value(given), first, size))
+        pieces.append(axis.piece(reader.value(node), first, size))
         first += size
-    return found
+    return pieces
 
 
 def _cat(reader: OperationReader, parts: Sequence[Node], dim: int = 0) -> Value:
     axis = _Axis.of(reader, None, dim)
-    found = []
+    values = []
     for part in parts:
         sizes = reader.sizes(part) if part in reader.zones.rows else tuple(part.meta["val"].shape)
         value = reader.value(part, sizes)
-        found.append((reader.values.make("spread", [value], prod(sizes)) if value.width == 1 else value, sizes[axis.axis]))
-    return axis.joined(found)
+        values.append((reader.values.make("spread", [value], prod(sizes)) if value.width == 1 else value, sizes[axis.axis]))
+    return axis.joined(values)
 
 
-def _roll(reader: OperationReader, given: Node, shifts: Sequence[int], dims: Sequence[int] = ()) -> Value:
+def _roll(reader: OperationReader, node: Node, shifts: Sequence[int], dims: Sequence[int] = ()) -> Value:
     if len(dims) != len(shifts):
         raise reader.unknown("it turns over the samples")
-    value = reader.value(given)
+    value = reader.value(node)
     for shift, dim in zip(shifts, dims, strict=True):
-        axis = _Axis.of(reader, given, dim)
+        axis = _Axis.of(reader, node, dim)
         first = -shift % axis.size
         value = axis.joined(
             [(axis.piece(value, first, axis.size - first), axis.size - first), (axis.piece(value, 0, first), first)]
@@ -169,9 +169,9 @@ def _roll(reader: OperationReader, given: Node, shifts: Sequence[int], dims: Seq
 
 
 def _slice_scatter(
-    reader: OperationReader, given: object, part: Any, dim: int = 0, start: Any = None, end: object = None, step: int = 1
+    reader: OperationReader, target: object, part: Any, dim: int = 0, start: Any = None, end: object = None, step: int = 1
 ) -> Value:
-    whole, inner = reader.value(given), reader.value(part)
+    whole, inner = reader.value(target), reader.value(part)
     if inner.width == whole.width:
         return inner
     axis = _Axis.of(reader, None, dim)
@@ -180,9 +180,9 @@ def _slice_scatter(
     return axis.replaced(whole, axis.index(start), inner, inner.width // (axis.outer * axis.inner))
 
 
-def _select_scatter(reader: OperationReader, given: object, part: object, dim: int, index: int) -> Value:
+def _select_scatter(reader: OperationReader, target: object, part: object, dim: int, index: int) -> Value:
     axis = _Axis.of(reader, None, dim)
-    return axis.replaced(reader.value(given), axis.index(index), reader.value(part), 1)
+    return axis.replaced(reader.value(target), axis.index(index), reader.value(part), 1)
 
 
 def _slice_backward(reader: OperationReader, part: object, sizes: Any, dim: int, start: Any, end: object, step: int) -> Value:
@@ -194,8 +194,8 @@ def _slice_backward(reader: OperationReader, part: object, sizes: Any, dim: int,
     if step > 1:  # zeros between, as further numbers along an axis within
         within = _Axis(reader, (axis.outer * size, 1, axis.inner), 1)
         inner, size = within.joined([(inner, 1), within.filled(0.0, step - 1)]), size * step
-        kept = min(size, axis.size - first)
-        inner, size = _Axis(reader, (axis.outer, size, axis.inner), 1).piece(inner, 0, kept), kept
+        room = min(size, axis.size - first)
+        inner, size = _Axis(reader, (axis.outer, size, axis.inner), 1).piece(inner, 0, room), room
     return axis.replaced(reader.filled(0.0), first, inner, size)
 
 
@@ -203,11 +203,11 @@ def _select_backward(reader: OperationReader, part: object, sizes: object, dim: 
     return _select_scatter(reader, reader.filled(0.0), part, dim, index)
 
 
-def _constant_pad_nd(reader: OperationReader, given: Node, pad: Sequence[int], number: float = 0.0) -> Value:
-    value, sizes = reader.value(given), list(reader.sizes(given))
+def _constant_pad_nd(reader: OperationReader, node: Node, pad: Sequence[int], number: float = 0.0) -> Value:
+    value, sizes = reader.value(node), list(reader.sizes(node))
     for place in range(len(pad) // 2):
         before, after = pad[2 * place : 2 * place + 2]
-        axis = _Axis.of(reader, given, -1 - place)
+        axis = _Axis.of(reader, node, -1 - place)
         axis = _Axis(reader, tuple(sizes), axis.axis)
         first, size = max(-before, 0), axis.size + min(before, 0) + min(after, 0)
         piece = axis.piece(value, first, size), size
@@ -216,7 +216,7 @@ def _constant_pad_nd(reader: OperationReader, given: Node, pad: Sequence[int], n
     return value
 
 
-def _copy(reader: OperationReader, given: object, source: object, *_: object) -> Value:
+def _copy(reader: OperationReader, target: object, source: object, *_: object) -> Value:
     return _same(reader, source)
 
 

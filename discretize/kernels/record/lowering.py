@@ -58,12 +58,12 @@ def _read(zones: Zones, dtype: torch.dtype, node: Node) -> None:
             raise reader.unknown("it mixes samples")
         zones.after.add(node)
         return
-    found = _result(reader, node)
-    if isinstance(found, SumOverSamples):
-        zones.sums[node] = found
+    result = _result(reader, node)
+    if isinstance(result, SumOverSamples):
+        zones.sums[node] = result
         zones.after.add(node)
     else:
-        zones.rows[node] = found
+        zones.rows[node] = result
         _note_order(zones, reader, node)
 
 
@@ -75,12 +75,12 @@ def _note_order(zones: Zones, reader: OperationReader, node: Node) -> None:
     sources = [source for source in read if isinstance(zones.rows.get(source), Value) and reader.sizes(source)]
     if operation_name(node) in RESHAPES:
         sources = sources[:1]
-        found = {reader.outside(source) * reader.inside(source) // reader.outside(node) for source in sources}
+        distances = {reader.outside(source) * reader.inside(source) // reader.outside(node) for source in sources}
     else:
-        found = {reader.inside(source) for source in sources if reader.sizes(source)[reader.batch(source)] != 1}
-    if len(found) > 1:
+        distances = {reader.inside(source) for source in sources if reader.sizes(source)[reader.batch(source)] != 1}
+    if len(distances) > 1:
         raise reader.unknown("it mixes samples")
-    zones.inside[node] = found.pop() if found else 1
+    zones.inside[node] = distances.pop() if distances else 1
 
 
 def _result(reader: OperationReader, node: Node) -> Any:
@@ -116,8 +116,8 @@ def _rsub(reader: OperationReader, a: object, b: object, alpha: object = 1) -> V
     return _sub(reader, b, a, alpha)
 
 
-def _scaled(reader: OperationReader, given: object, by: float) -> Any:
-    return given if by == 1 else reader.by_unit("mul", given, by)
+def _scaled(reader: OperationReader, operand: object, by: float) -> Any:
+    return operand if by == 1 else reader.by_unit("mul", operand, by)
 
 
 def _pow(reader: OperationReader, a: object, b: object) -> Value:
@@ -126,8 +126,8 @@ def _pow(reader: OperationReader, a: object, b: object) -> Value:
     return reader.by_unit("mul", reader.by_unit("square", a), a) if _is_number(b, 3) else reader.by_unit("pow", a, b)
 
 
-def _is_number(given: object, number: float) -> bool:
-    return not isinstance(given, Node) and given == number
+def _is_number(operand: object, number: float) -> bool:
+    return not isinstance(operand, Node) and operand == number
 
 
 def _clamp(reader: OperationReader, a: object, low: object = None, high: object = None) -> Value:
@@ -142,23 +142,23 @@ def _named(name: str) -> Callable[..., Value]:
 # Sums and the like over the numbers of a sample; sums over samples are left to the end.
 
 
-def _taken(reader: OperationReader, given: Node, dim: Any) -> list[int]:
+def _taken(reader: OperationReader, node: Node, dim: Any) -> list[int]:
     """Over which axes."""
-    axes = range(len(reader.sizes(given)))
+    axes = range(len(reader.sizes(node)))
     return list(axes) if dim is None or dim == [] else sorted(axes[each] for each in ([dim] if isinstance(dim, int) else dim))
 
 
-def _sum(reader: OperationReader, given: Node, dim: object = None, keepdim: bool = False, **_: object) -> Value | SumOverSamples:
-    if reader.batch(given) in _taken(reader, given, dim):
-        return SumOverSamples(((reader.value(given), None),), reader.sizes(given))
-    return _over_units(reader, "sum", given, dim)
+def _sum(reader: OperationReader, node: Node, dim: object = None, keepdim: bool = False, **_: object) -> Value | SumOverSamples:
+    if reader.batch(node) in _taken(reader, node, dim):
+        return SumOverSamples(((reader.value(node), None),), reader.sizes(node))
+    return _over_units(reader, "sum", node, dim)
 
 
-def _over_units(reader: OperationReader, how: str, given: Node, dim: object) -> Value:
-    taken = _taken(reader, given, dim)
-    if reader.batch(given) in taken:
+def _over_units(reader: OperationReader, how: str, node: Node, dim: object) -> Value:
+    taken = _taken(reader, node, dim)
+    if reader.batch(node) in taken:
         raise reader.unknown("it takes it of the samples")
-    return _over(reader, how, reader.value(given), reader.sizes(given), taken)
+    return _over(reader, how, reader.value(node), reader.sizes(node), taken)
 
 
 def _over(reader: OperationReader, how: str, value: Value, sizes: Sequence[int], taken: list[int]) -> Value:
@@ -173,13 +173,13 @@ def _over(reader: OperationReader, how: str, value: Value, sizes: Sequence[int],
     return reader.values.over_axis(how, reader.values.strided(value, 0, [axes[k] for k in order]), value.width // size, size)
 
 
-def _amax(reader: OperationReader, given: Node, dim: object = (), keepdim: bool = False) -> Value:
-    return _over_units(reader, "amax", given, dim or None)
+def _amax(reader: OperationReader, node: Node, dim: object = (), keepdim: bool = False) -> Value:
+    return _over_units(reader, "amax", node, dim or None)
 
 
-def _mean(reader: OperationReader, given: Node, dim: object = None, keepdim: bool = False, **_: object) -> Value:
-    total = _over_units(reader, "sum", given, dim)
-    return _divided(reader, total, reader.value(given).width // total.width)
+def _mean(reader: OperationReader, node: Node, dim: object = None, keepdim: bool = False, **_: object) -> Value:
+    total = _over_units(reader, "sum", node, dim)
+    return _divided(reader, total, reader.value(node).width // total.width)
 
 
 def _divided(reader: OperationReader, total: Value, by: float) -> Value:
@@ -187,10 +187,10 @@ def _divided(reader: OperationReader, total: Value, by: float) -> Value:
 
 
 def _var_mean(
-    reader: OperationReader, given: Node, dim: object = None, *, correction: float | None = 1, keepdim: bool = False
+    reader: OperationReader, node: Node, dim: object = None, *, correction: float | None = 1, keepdim: bool = False
 ) -> tuple[Value, Value]:
-    make, value, sizes = reader.values.make, reader.value(given), reader.sizes(given)
-    mean, taken = _mean(reader, given, dim), _taken(reader, given, dim)
+    make, value, sizes = reader.values.make, reader.value(node), reader.sizes(node)
+    mean, taken = _mean(reader, node, dim), _taken(reader, node, dim)
     of_all = [1 if axis in taken else size for axis, size in enumerate(sizes)]
     other = mean if mean.width == 1 else reader.values.broadcast(mean, of_all, sizes)
     squares = make("square", [make("sub", [value, other], value.width)], value.width)
@@ -199,8 +199,8 @@ def _var_mean(
     return _divided(reader, total, value.width // mean.width - lost), mean
 
 
-def _var(reader: OperationReader, given: Node, dim: object = None, **settings: Any) -> Value:
-    return _var_mean(reader, given, dim, **settings)[0]
+def _var(reader: OperationReader, node: Node, dim: object = None, **settings: Any) -> Value:
+    return _var_mean(reader, node, dim, **settings)[0]
 
 
 def _increments(reader: OperationReader, columns: Node, parts: int, integral: bool, width: int) -> Value:

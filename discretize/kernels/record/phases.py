@@ -72,7 +72,7 @@ class ProgramValues:
         made of random numbers alone is saved, for there are fewer of these than numbers.
         """
         most = WIDE * max((value.width for value in self.order if value.operation in GIVEN), default=1)
-        done, found, seen = set(self.order), set[Value](), set[Value]()
+        done, values, seen = set(self.order), set[Value](), set[Value]()
         compared = {_read(value.of[0]) for value in self.order if value.operation == "amax"}
         drawn = _drawn(self.order)
         waiting = [*self.ends]
@@ -83,10 +83,10 @@ class ProgramValues:
             seen.add(value)
             again = value.operation in (*CHEAP, *LAYOUTS) or (value.by_unit and value.width > most)
             if value in done and (value in compared or value in drawn or not again):
-                found.add(value)
+                values.add(value)
             else:
                 waiting += value.of
-        return [value for value in self.order if value in found]
+        return [value for value in self.order if value in values]
 
     @property
     def areas(self) -> list[tuple[int, int]]:
@@ -112,13 +112,13 @@ def _read(value: Value) -> Value:
 
 def _drawn(order: Iterable[Value]) -> set[Value]:
     """Random numbers, and functions of each of them and of what is given."""
-    found = set[Value]()
+    drawn = set[Value]()
     for value in order:
-        parts = [part for part in value.of if part in found]
-        others = all(part in found or _read(part).operation in READY for part in value.of)
+        parts = [part for part in value.of if part in drawn]
+        others = all(part in drawn or _read(part).operation in READY for part in value.of)
         if value.operation == "increments" or (value.by_unit and parts and others):
-            found.add(value)
-    return found
+            drawn.add(value)
+    return drawn
 
 
 def phases(wanted: Iterable[Value], known: frozenset[Value] = frozenset(), stored: frozenset[Value] = frozenset()) -> list[Phase]:
@@ -134,23 +134,23 @@ def phases(wanted: Iterable[Value], known: frozenset[Value] = frozenset(), store
     for value in order:
         for part in value.of:
             readers.setdefault(part, []).append(value)
-    found: list[Phase] = []
+    in_order: list[Phase] = []
     while left:
         # Products first: what a loop could compute before them may be needed behind them only, in the same registers.
         for group in _others(left, ready) or [_largest_loop(left, ready)]:
             inside = set(group)
             outward = {value for value in group if any(reader not in inside for reader in readers.get(value, []))}
-            found.append(Phase(tuple(group), frozenset(outward | inside & ({*wanted} | stored))))
+            in_order.append(Phase(tuple(group), frozenset(outward | inside & ({*wanted} | stored))))
             ready |= inside
         left = [value for value in left if value not in ready]
-    return found
+    return in_order
 
 
 def _others(left: list[Value], ready: set[Value]) -> list[list[Value]]:
     """What is no function of each unit and can be computed now, affine maps in one group."""
-    found = [value for value in left if not value.by_unit and ready.issuperset(value.of)]
-    maps = [value for value in found if value.operation == "affine"]
-    return [[value] for value in found if value.operation != "affine"] + ([maps] if maps else [])
+    computable = [value for value in left if not value.by_unit and ready.issuperset(value.of)]
+    maps = [value for value in computable if value.operation == "affine"]
+    return [[value] for value in computable if value.operation != "affine"] + ([maps] if maps else [])
 
 
 def _largest_loop(left: list[Value], ready: set[Value]) -> list[Value]:

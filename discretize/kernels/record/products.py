@@ -96,8 +96,10 @@ def _addmm(reader: OperationReader, start: object, a: Node, b: Node, beta: float
 
 def joined(reader: OperationReader, a: object, b: object) -> Value | None:
     """One affine map in place of a sum of two, or of one and a vector, which nobody else reads."""
-    maps = [given for given in (a, b) if isinstance(given, Node) and _is_affine(reader.own(given)) and len(given.users) == 1]
-    if not maps or any(reader.own(given).width != reader.width for given in maps):
+    maps = [
+        operand for operand in (a, b) if isinstance(operand, Node) and _is_affine(reader.own(operand)) and len(operand.users) == 1
+    ]
+    if not maps or any(reader.own(operand).width != reader.width for operand in maps):
         return None
     one, *others = map(reader.own, maps)
     if others:

@@ -130,20 +130,20 @@ class Program(Generic[Text]):
     def read(self, weights: Weights) -> tuple[list[Tensor], list[Tensor]]:
         """The vectors and matrices that the kernel reads."""
         with torch.no_grad():
-            found: tuple[list[Tensor], list[Tensor]] = self.before.forward(*weights, *self.nobody, *self.constants)
-        return found
+            operands: tuple[list[Tensor], list[Tensor]] = self.before.forward(*weights, *self.nobody, *self.constants)
+        return operands
 
     def gradients(self, weights: Weights, sums: Sequence[Tensor]) -> list[Tensor | None]:
         """The weights' gradients, None for those that are 0."""
         with torch.no_grad():
-            found: list[Tensor | None] = self.after.forward(*weights, *self.nobody, *self.constants, *sums)
-        return found
+            gradients: list[Tensor | None] = self.after.forward(*weights, *self.nobody, *self.constants, *sums)
+        return gradients
 
 
 def weights_of(module: nn.Module) -> list[Tensor]:
     """List all tensors of a module, without repeats; empty if it cannot be inspected."""
-    found = attributes_of(module)
-    return [] if isinstance(found, str) else [*found.tensors]
+    attributes = attributes_of(module)
+    return [] if isinstance(attributes, str) else [*attributes.tensors]
 
 
 def with_weights(module: Module, weights: Sequence[Tensor]) -> Module:
@@ -188,9 +188,9 @@ def _joint_record(
     has_gradient, keeps_all = list[bool](), list[bool]()
 
     def joint(weights: list[Tensor], arguments: tuple[Tensor, ...]) -> list[Tensor]:
-        *given, cotangent = arguments
+        *inputs, cotangent = arguments
         weights = [w.detach().requires_grad_(moves) for w, moves in zip(weights, learned, strict=True)]
-        samples = {name: tensor.detach().requires_grad_() for name, tensor in zip(module.samples, given, strict=True)}
+        samples = {name: tensor.detach().requires_grad_() for name, tensor in zip(module.samples, inputs, strict=True)}
         code = with_weights(module, weights)
         before = _values(code)
         with torch.enable_grad(), Rewritten(RULES):
@@ -237,10 +237,10 @@ def jvp_in_reverse(f: Callable[[Tensor], Tensor], at: Tensor, direction: Tensor)
         (turned,) = torch.autograd.grad(value, at, cotangent, **made)
         if not turned.requires_grad:
             return torch.zeros_like(value)
-        (found,) = torch.autograd.grad(turned, cotangent, direction, **made)
-    return found
+        (product,) = torch.autograd.grad(turned, cotangent, direction, **made)
+    return product
 
 
 def _values(module: nn.Module) -> Any:
-    found = attributes_of(module)
-    return found if isinstance(found, str) else found.values
+    attributes = attributes_of(module)
+    return attributes if isinstance(attributes, str) else attributes.values

@@ -160,9 +160,9 @@ class ModuleRecord:
         """How many numbers a sample has in an input."""
         return int(self.placeholders[placeholder].shape[-1])
 
-    def packed(self, given: Mapping[str, Tensor]) -> list[Any]:
+    def packed(self, by_placeholder: Mapping[str, Tensor]) -> list[Any]:
         """Arrange tensors by placeholder as the module's arguments, several tensors as a tuple."""
-        columns = {argument: tuple(given[name] for name in names) for argument, names in self.inputs.items()}
+        columns = {argument: tuple(by_placeholder[name] for name in names) for argument, names in self.inputs.items()}
         return [tensors if argument in self.several else tensors[0] for argument, tensors in columns.items()]
 
     def next_state(self) -> ModuleRecord:
@@ -291,20 +291,20 @@ def copied_with(module: Module, values: Mapping[int, Tensor]) -> Module:
 
 def results_kept(module: nn.Module) -> dict[int, Tensor]:
     """Tensors that a module keeps from a computation, as pruned weights, which torch would refuse to copy; by their ids."""
-    kept = (value for part in module.modules() for value in vars(part).values() if isinstance(value, Tensor))
-    return {id(value): value.detach() for value in kept if value.grad_fn is not None}
+    results = (value for part in module.modules() for value in vars(part).values() if isinstance(value, Tensor))
+    return {id(value): value.detach() for value in results if value.grad_fn is not None}
 
 
-def as_function(module: nn.Module, kept: Mapping[int, Any] | None = None) -> Callable[[Any, tuple[Any, ...]], Any]:
-    """The module as a function of its parameters and buffers too; `kept`: objects that are not copied, by their ids."""
+def as_function(module: nn.Module, shared: Mapping[int, Any] | None = None) -> Callable[[Any, tuple[Any, ...]], Any]:
+    """The module as a function of its parameters and buffers too; `shared`: objects that are not copied, by their ids."""
     tensors = [*dict(module.named_parameters()).values(), *dict(module.named_buffers()).values()]
-    visited: dict[int, Any] = {**results_kept(module), **(kept or {})}
+    visited: dict[int, Any] = {**results_kept(module), **(shared or {})}
     copy.deepcopy(module, visited)
     # Other tensors that the module keeps are constants: the same objects in each copy.
-    same = {**{key: value for key, value in visited.items() if isinstance(value, Tensor)}, **(kept or {})}
+    same = {**{key: value for key, value in visited.items() if isinstance(value, Tensor)}, **(shared or {})}
 
-    def called(given: Any, arguments: tuple[object, ...]) -> Any:
-        return copied_with(module, {**same, **{id(old): new for old, new in zip(tensors, given, strict=True)}})(*arguments)
+    def called(weights: Any, arguments: tuple[object, ...]) -> Any:
+        return copied_with(module, {**same, **{id(old): new for old, new in zip(tensors, weights, strict=True)}})(*arguments)
 
     return called
 

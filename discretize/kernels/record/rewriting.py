@@ -23,55 +23,55 @@ from ctrnn.rewriting import TWICE
 __all__ = ["OF_DERIVATIVES", "RULES"]
 
 
-def _taken(given: Tensor, dim: int, index: Tensor) -> Tensor:
-    if not _takes(given, dim) or index.dtype not in (torch.int32, torch.int64):
+def _taken(x: Tensor, dim: int, index: Tensor) -> Tensor:
+    if not _takes(x, dim) or index.dtype not in (torch.int32, torch.int64):
         return NotImplemented
-    ones = _unit_rows(given, dim)[index.reshape(-1)]
-    found = (given.movedim(dim, -1) @ ones.mT).unflatten(-1, index.shape)
-    dim, many = dim % given.dim(), index.dim()
-    return found.movedim(tuple(range(-many, 0)), tuple(range(dim, dim + many)))
+    ones = _unit_rows(x, dim)[index.reshape(-1)]
+    taken = (x.movedim(dim, -1) @ ones.mT).unflatten(-1, index.shape)
+    dim, many = dim % x.dim(), index.dim()
+    return taken.movedim(tuple(range(-many, 0)), tuple(range(dim, dim + many)))
 
 
-def _takes(given: Tensor, dim: int) -> bool:
-    return given.is_floating_point() and isinstance(given.shape[dim], int)
+def _takes(x: Tensor, dim: int) -> bool:
+    return x.is_floating_point() and isinstance(x.shape[dim], int)
 
 
-def _unit_rows(given: Tensor, dim: int) -> Tensor:
+def _unit_rows(x: Tensor, dim: int) -> Tensor:
     """Of the identity, which torch takes by index at each call, and refuses what is beyond."""
-    return torch.eye(given.shape[dim], dtype=given.dtype, device=given.device)
+    return torch.eye(x.shape[dim], dtype=x.dtype, device=x.device)
 
 
-def _index_select(given: Tensor, dim: int, index: Tensor) -> Tensor:
-    if not _takes(given, dim):
+def _index_select(x: Tensor, dim: int, index: Tensor) -> Tensor:
+    if not _takes(x, dim):
         return NotImplemented
-    ones = _unit_rows(given, dim).index_select(0, index)  # which knows no negative index
-    return (given.movedim(dim, -1) @ ones.mT).movedim(-1, dim)
+    ones = _unit_rows(x, dim).index_select(0, index)  # which knows no negative index
+    return (x.movedim(dim, -1) @ ones.mT).movedim(-1, dim)
 
 
-def _index_add(given: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Tensor:
-    if not _takes(given, dim):
+def _index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Tensor:
+    if not _takes(x, dim):
         return NotImplemented
-    ones = _unit_rows(given, dim).index_select(0, index)
-    return given + alpha * (source.movedim(dim, -1) @ ones).movedim(-1, dim)
+    ones = _unit_rows(x, dim).index_select(0, index)
+    return x + alpha * (source.movedim(dim, -1) @ ones).movedim(-1, dim)
 
 
-def _getitem(given: Tensor, place: Any) -> Tensor:
+def _getitem(x: Tensor, place: Any) -> Tensor:
     """Of one list of whole numbers beside slices."""
     places = list(place) if isinstance(place, tuple) else [place]
     lists = [k for k, each in enumerate(places) if isinstance(each, Tensor | list)]
     if len(lists) != 1 or not all(isinstance(each, slice) or each is ... for k, each in enumerate(places) if k not in lists):
         return NotImplemented
     (k,) = lists
-    index = torch.as_tensor(places[k], device=given.device)
+    index = torch.as_tensor(places[k], device=x.device)
     if not index.dim():
         return NotImplemented
     filled = any(each is ... for each in places[:k])
     places[k] = slice(None)
-    return _taken(given[tuple(places)], k - len(places) if filled else k, index)
+    return _taken(x[tuple(places)], k - len(places) if filled else k, index)
 
 
 def _convolution(
-    given: Tensor,
+    x: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
     stride: object = 1,
@@ -85,17 +85,17 @@ def _convolution(
     ends = [(end, end) for end in _each(0 if isinstance(padding, str) else padding, axes)]
     if padding == "same":
         ends = [(width // 2, width - width // 2) for width in widths]
-    given = functional.pad(given, [end for pair in reversed(ends) for end in pair])
-    many = [size - width for size, width in zip(given.shape[-axes:], widths, strict=True)]
+    x = functional.pad(x, [end for pair in reversed(ends) for end in pair])
+    many = [size - width for size, width in zip(x.shape[-axes:], widths, strict=True)]
     pieces = []
     for offset in itertools.product(*map(range, sizes)):
         starts = [d * k for d, k in zip(apart, offset, strict=True)]
         window: list[Any] = [slice(first, first + last, step) for first, last, step in zip(starts, many, strides, strict=True)]
-        pieces.append(given[(..., *window)].movedim(-axes - 1, -1).chunk(groups, -1))
+        pieces.append(x[(..., *window)].movedim(-axes - 1, -1).chunk(groups, -1))
     kernels = weight.flatten(2).movedim(-1, 1).flatten(1).chunk(groups)
     parts = [torch.cat(of_group, -1) @ kernel.mT for of_group, kernel in zip(zip(*pieces, strict=True), kernels, strict=True)]
-    found = torch.cat(parts, -1)
-    return (found if bias is None else found + bias).movedim(-1, -axes - 1)
+    output = torch.cat(parts, -1)
+    return (output if bias is None else output + bias).movedim(-1, -axes - 1)
 
 
 def _each(number: Any, axes: int) -> tuple[int, ...]:
@@ -104,28 +104,28 @@ def _each(number: Any, axes: int) -> tuple[int, ...]:
 
 def _bilinear(one: Tensor, other: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     outer, left, right = weight.shape
-    found = (one @ weight.movedim(1, 0).reshape(left, outer * right)).unflatten(-1, (outer, right))
-    found = (found * other.unsqueeze(-2)).sum(-1)
-    return found if bias is None else found + bias
+    output = (one @ weight.movedim(1, 0).reshape(left, outer * right)).unflatten(-1, (outer, right))
+    output = (output * other.unsqueeze(-2)).sum(-1)
+    return output if bias is None else output + bias
 
 
-def _prod(given: Tensor, dim: int, keepdim: bool = False) -> Tensor:
-    if not isinstance(given.shape[dim], int):
+def _prod(x: Tensor, dim: int, keepdim: bool = False) -> Tensor:
+    if not isinstance(x.shape[dim], int):
         return NotImplemented
-    found = functools.reduce(torch.mul, given.unbind(dim))
-    return found.unsqueeze(dim) if keepdim else found
+    product = functools.reduce(torch.mul, x.unbind(dim))
+    return product.unsqueeze(dim) if keepdim else product
 
 
-def _amin(given: Tensor, *axes: Any, **settings: Any) -> Tensor:
-    return -torch.amax(-given, *axes, **settings)
+def _amin(x: Tensor, *axes: Any, **settings: Any) -> Tensor:
+    return -torch.amax(-x, *axes, **settings)
 
 
-def _abs(given: Tensor) -> Tensor:
-    return given * torch.sign(given.detach())
+def _abs(x: Tensor) -> Tensor:
+    return x * torch.sign(x.detach())
 
 
-def _sign(given: Tensor) -> Tensor:
-    return torch.sign(given.detach())
+def _sign(x: Tensor) -> Tensor:
+    return torch.sign(x.detach())
 
 
 RULES: dict[str, Callable[..., Tensor]] = {
@@ -136,12 +136,12 @@ RULES: dict[str, Callable[..., Tensor]] = {
     "bilinear": _bilinear,
     "prod": _prod,
     "amin": _amin,
-    "log2": lambda given: torch.log(given) / math.log(2),
-    "log10": lambda given: torch.log(given) / math.log(10),
+    "log2": lambda x: torch.log(x) / math.log(2),
+    "log10": lambda x: torch.log(x) / math.log(10),
 }
 # Of what is differentiated twice.
 OF_DERIVATIVES: dict[str, Callable[..., Tensor]] = TWICE | {
     **dict.fromkeys(("abs", "absolute"), _abs),
     **dict.fromkeys(("sign", "sgn"), _sign),
-    "softsign": lambda given: given / (1 + _abs(given)),
+    "softsign": lambda x: x / (1 + _abs(x)),
 }

@@ -27,13 +27,13 @@ WORD = re.compile(r"\w+")
 
 def files_behind(names: Iterable[str]) -> list[Path]:
     """The files of modules of these packages, or of all that is in a `folder.*`, and all that they import of these packages."""
-    found, waiting = set[Path](), [path for name in names for path in _files_of(name)]
+    files, waiting = set[Path](), [path for name in names for path in _files_of(name)]
     while waiting:
         path = waiting.pop()
-        if path not in found:
-            found.add(path)
+        if path not in files:
+            files.add(path)
             waiting += _imported(path)
-    return sorted(found)
+    return sorted(files)
 
 
 def module_of(file: str) -> str | None:

@@ -66,8 +66,8 @@ class Recorder:
         for content in self.cache.contents(key, SUFFIX) if key else ():
             with suppress(Exception):  # whatever is not what it should be counts as absent
                 return _program(json.loads(content))
-        found = self.new[key] = program_of(module, wanted, dtype, write)
-        return found
+        program = self.new[key] = program_of(module, wanted, dtype, write)
+        return program
 
     def keep(self) -> None:
         """Those that were recorded, for later processes."""
@@ -80,8 +80,8 @@ class Recorder:
 def program_key(attributes: Attributes | str, wanted: Mapping[str, bool], dtype: torch.dtype, write: Writer[Any]) -> str | None:
     """Of a module's program, globals aside; None for one that is never kept."""
     how = sorted(wanted.items(), key=str), dtype, torch.get_default_dtype(), write
-    found = fingerprint(attributes, (), *how)
-    return found and digest(found, surroundings(), toolchain())
+    words = fingerprint(attributes, (), *how)
+    return words and digest(words, surroundings(), toolchain())
 
 
 def is_stored(key: str) -> bool:
@@ -102,10 +102,10 @@ def _written(program: Program[Any]) -> dict[str, Any]:
     }
 
 
-def _program(given: dict[str, Any]) -> Program[Any]:
-    graphs: Any = {name: GraphModule(torch.nn.Module(), _read_graph(given[name])) for name in ("before", "after")}
-    others = {name: _read(given[name], []) for name in ("written", "sums", "constants")}
-    return Program(**graphs, **others, nobody=(None,) * given["nobody"])
+def _program(parts: dict[str, Any]) -> Program[Any]:
+    graphs: Any = {name: GraphModule(torch.nn.Module(), _read_graph(parts[name])) for name in ("before", "after")}
+    others = {name: _read(parts[name], []) for name in ("written", "sums", "constants")}
+    return Program(**graphs, **others, nobody=(None,) * parts["nobody"])
 
 
 def _graph(graph: Graph) -> list[Any]:
@@ -127,9 +127,9 @@ def _target(node: Node) -> str | None:
     raise _Unwritable
 
 
-def _read_graph(given: list[Any]) -> Graph:
+def _read_graph(operations: list[Any]) -> Graph:
     graph, nodes = Graph(), list[Node]()
-    for op, name, args, kwargs in given:
+    for op, name, args, kwargs in operations:
         values, more = _read(args, nodes), _read(kwargs, nodes)
         if op == "placeholder":
             nodes.append(graph.placeholder(f"given_{len(nodes)}"))
@@ -147,27 +147,27 @@ def _function(name: str) -> Callable[..., Any]:
         return FUNCTIONS[name]
     namespace, operation, overload = name.split(".")
     assert namespace in NAMESPACES
-    found: Callable[..., Any] = getattr(getattr(getattr(torch.ops, namespace), operation), overload)
-    return found
+    function: Callable[..., Any] = getattr(getattr(getattr(torch.ops, namespace), operation), overload)
+    return function
 
 
-def _value(given: object, places: Mapping[Node, int]) -> Any:
-    if given is None or type(given) in (bool, int, float, str):
-        return given
-    if isinstance(given, Node):
-        return {"node": places[given]}
-    if isinstance(given, list):
-        return [_value(each, places) for each in given]
-    name, parts = next((name, parts) for name, (kind, parts, _) in KINDS.items() if isinstance(given, kind))
-    return {name: _value(parts(given), places)}
+def _value(value: object, places: Mapping[Node, int]) -> Any:
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    if isinstance(value, Node):
+        return {"node": places[value]}
+    if isinstance(value, list):
+        return [_value(each, places) for each in value]
+    name, parts = next((name, parts) for name, (kind, parts, _) in KINDS.items() if isinstance(value, kind))
+    return {name: _value(parts(value), places)}
 
 
-def _read(given: object, nodes: Sequence[Node]) -> Any:
-    if isinstance(given, list):
-        return [_read(each, nodes) for each in given]
-    if not isinstance(given, dict):
-        return given
-    ((name, parts),) = given.items()
+def _read(written: object, nodes: Sequence[Node]) -> Any:
+    if isinstance(written, list):
+        return [_read(each, nodes) for each in written]
+    if not isinstance(written, dict):
+        return written
+    ((name, parts),) = written.items()
     return nodes[parts] if name == "node" else KINDS[name].made(_read(parts, nodes))
 
 
@@ -186,14 +186,14 @@ def _of_torch(kind: type) -> _Kind:
         assert isinstance(getattr(torch, name), kind)
         return getattr(torch, name)
 
-    return _Kind(kind, lambda given: str(given).removeprefix("torch."), made)
+    return _Kind(kind, lambda constant: str(constant).removeprefix("torch."), made)
 
 
-def _numbers(given: Tensor) -> list[Any]:
-    if not given.is_contiguous():
+def _numbers(tensor: Tensor) -> list[Any]:
+    if not tensor.is_contiguous():
         raise _Unwritable
-    numbers = given.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes()
-    return [base64.b64encode(numbers).decode(), given.dtype, list(given.shape), given.device]
+    numbers = tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes()
+    return [base64.b64encode(numbers).decode(), tensor.dtype, list(tensor.shape), tensor.device]
 
 
 def _tensor(parts: list[Any]) -> Tensor:
@@ -202,12 +202,12 @@ def _tensor(parts: list[Any]) -> Tensor:
     return torch.from_numpy(flat).view(dtype).reshape(shape).to(device)
 
 
-def _fields(given: object) -> list[Any]:
-    kind = type(given)
+def _fields(value: object) -> list[Any]:
+    kind = type(value)
     # Not of what is told from its like by being another object.
     if not dataclasses.is_dataclass(kind) or not kind.__module__.startswith(OURS) or kind.__eq__ is object.__eq__:
         raise _Unwritable
-    return [kind.__module__, kind.__qualname__, *([each.name, getattr(given, each.name)] for each in dataclasses.fields(kind))]
+    return [kind.__module__, kind.__qualname__, *([each.name, getattr(value, each.name)] for each in dataclasses.fields(kind))]
 
 
 def _dataclass(parts: list[Any]) -> Any:
@@ -220,8 +220,8 @@ def _dataclass(parts: list[Any]) -> Any:
 
 KINDS = {
     "tuple": _Kind(tuple, list, tuple),
-    "dict": _Kind(dict, lambda given: [list(item) for item in given.items()], dict),
-    "slice": _Kind(slice, lambda given: [given.start, given.stop, given.step], lambda parts: slice(*parts)),
+    "dict": _Kind(dict, lambda value: [list(item) for item in value.items()], dict),
+    "slice": _Kind(slice, lambda value: [value.start, value.stop, value.step], lambda parts: slice(*parts)),
     "device": _Kind(torch.device, str, torch.device),
     "dtype": _of_torch(torch.dtype),
     "layout": _of_torch(torch.layout),

@@ -83,14 +83,14 @@ class ValuePool:
             return self.make("spread", value.of, width)
         if value.operation == "slice":
             return self.strided(value.of[0], value.settings[0] + first, axes)
-        if value.operation == "strided" and (found := _composed((value.settings[0], value.settings[1]), first, axes)):
-            return self.strided(value.of[0], *found)
+        if value.operation == "strided" and (steps := _composed((value.settings[0], value.settings[1]), first, axes)):
+            return self.strided(value.of[0], *steps)
         return self.make("strided", [value], width, (first, tuple(axes)))
 
     def broadcast(self, value: Value, sizes: Sequence[int], to: Sequence[int]) -> Value:
         """As torch does it."""
-        given = [1] * (len(to) - len(sizes)) + [*sizes]
-        axes = [(size, stride if old == size else 0) for size, (old, stride) in zip(to, row_major(given), strict=True)]
+        padded = [1] * (len(to) - len(sizes)) + [*sizes]
+        axes = [(size, stride if old == size else 0) for size, (old, stride) in zip(to, row_major(padded), strict=True)]
         return self.strided(value, 0, axes)
 
     def over_axis(self, how: str, value: Value, outer: int, size: int, inner: int = 1) -> Value:
@@ -125,12 +125,12 @@ class ValuePool:
             return self.cat(self._pieces(value, first, width))
         if value.by_unit and all(map(_falls_apart, value.of)):
             return self.make(value.operation, [of if of.width == 1 else self.slice(of, first, width) for of in value.of], width)
-        found: Value | None = None
+        piece: Value | None = None
         if value.operation == "slice":
-            found = self.slice(value.of[0], value.settings[0] + first, width)
+            piece = self.slice(value.of[0], value.settings[0] + first, width)
         elif value.operation == "strided" and (inside := _within((value.settings[0], value.settings[1]), first, width)):
-            found = self.strided(value.of[0], *inside)
-        return found
+            piece = self.strided(value.of[0], *inside)
+        return piece
 
     def _pieces(self, value: Value, first: int, width: int) -> Iterator[Value]:
         """Of the parts of a cat that a slice is of."""
@@ -149,13 +149,13 @@ def row_major(sizes: Sequence[int]) -> list[tuple[int, int]]:
 
 def _joined(axes: Axes) -> list[tuple[int, int]]:
     """Without axes of one number, and those in one that are walked as one."""
-    found = list[tuple[int, int]]()
+    joined = list[tuple[int, int]]()
     for size, stride in axes:
-        if size != 1 and found and found[-1][1] == size * stride:
-            found[-1] = found[-1][0] * size, stride
+        if size != 1 and joined and joined[-1][1] == size * stride:
+            joined[-1] = joined[-1][0] * size, stride
         elif size != 1:
-            found.append((size, stride))
-    return found
+            joined.append((size, stride))
+    return joined
 
 
 def _within(of: tuple[int, Axes], first: int, width: int) -> tuple[int, Axes] | None:
@@ -174,15 +174,15 @@ def _composed(of: tuple[int, Axes], first: int, axes: Axes) -> tuple[int, Axes] 
     places = [place for _, place in row_major([size for size, _ in inside])]
     reached = [first // place % size for place, (size, _) in zip(places, inside, strict=True)]
     start += sum(index * stride for index, (_, stride) in zip(reached, inside, strict=True))
-    found = list[tuple[int, int]]()
+    steps_inside = list[tuple[int, int]]()
     for size, stride in axes:
         k = next((k for k, place in enumerate(places) if stride >= 0 and stride % place == 0), None)
         if k is None:
             return None
         steps = stride // places[k]
         reached[k] += (size - 1) * steps
-        found.append((size, steps * inside[k][1]))
-    return (start, found) if all(index < size for index, (size, _) in zip(reached, inside, strict=True)) else None
+        steps_inside.append((size, steps * inside[k][1]))
+    return (start, steps_inside) if all(index < size for index, (size, _) in zip(reached, inside, strict=True)) else None
 
 
 def is_zero(value: Value) -> bool:

@@ -91,8 +91,8 @@ def is_installed(file: str | None) -> bool:
 @cache
 def _folders_of_packages() -> tuple[str, ...]:
     """The folders of the path, as Python found it, in which pip has put packages, as by `pip install --target`."""
-    found = {os.path.abspath(folder) for folder in sys.path if folder}
-    return tuple(os.path.join(folder, "") for folder in sorted(found) if next(Path(folder).glob("*.dist-info"), None))
+    folders = {os.path.abspath(folder) for folder in sys.path if folder}
+    return tuple(os.path.join(folder, "") for folder in sorted(folders) if next(Path(folder).glob("*.dist-info"), None))
 
 
 def refused(value: object) -> str | None:
@@ -185,23 +185,23 @@ def _chain(lines: list[dis.Instruction], at: int, scope: tuple[Mapping[str, obje
     """The one that begins at an instruction, or anything that attributes are taken of."""
     each, (names, own) = lines[at], scope
     if each.opname in ATTRIBUTE:
-        found = _Chain(["..."], [UNKNOWN], at)
+        chain = _Chain(["..."], [UNKNOWN], at)
     elif each.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
-        found = _Chain([str(each.argval)], [names.get(each.argval, UNKNOWN)], at + 1)
+        chain = _Chain([str(each.argval)], [names.get(each.argval, UNKNOWN)], at + 1)
     elif each.opname.startswith(("LOAD_FAST", "LOAD_DEREF", "STORE_FAST_LOAD_FAST")):
         name = _names(each)[-1]
-        found = _Chain([name], [own.get(name, UNKNOWN)], at + 1)
+        chain = _Chain([name], [own.get(name, UNKNOWN)], at + 1)
     elif each.opname == "IMPORT_NAME":
         module = sys.modules.get(each.argval, UNKNOWN)
-        found = _Chain([each.argval], [module if module is not UNKNOWN else ModuleType(each.argval or ".")], at + 1)
+        chain = _Chain([each.argval], [module if module is not UNKNOWN else ModuleType(each.argval or ".")], at + 1)
     else:
         return None
-    end = found.end
+    end = chain.end
     while end < len(lines) and lines[end].opname in ATTRIBUTE:
-        found.names.append(str(lines[end].argval))
-        found.values.append(_attribute(found.values[-1], found.names[-1]))
+        chain.names.append(str(lines[end].argval))
+        chain.values.append(_attribute(chain.values[-1], chain.names[-1]))
         end += 1
-    return found._replace(end=end)
+    return chain._replace(end=end)
 
 
 def _names(each: dis.Instruction) -> tuple[str, ...]:
@@ -214,8 +214,8 @@ def _attribute(value: object, name: str) -> Any:
         return UNKNOWN
     own: Mapping[str, Any] = getattr(value, "__dict__", {})
     of_module = ("_parameters", "_buffers", "_modules") if isinstance(value, nn.Module) else ()
-    kept = [own, *(own.get(part, {}) for part in of_module)]
-    return next((each[name] for each in kept if name in each), UNKNOWN)
+    places = [own, *(own.get(part, {}) for part in of_module)]
+    return next((each[name] for each in places if name in each), UNKNOWN)
 
 
 def _asked_by(chain: _Chain) -> str | None:

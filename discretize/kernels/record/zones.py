@@ -67,9 +67,9 @@ class Zones:
     def before_graph(self) -> torch.fx.GraphModule:
         """All placeholders -> the vectors, flat, and the matrices (depth, width)."""
         made = Graph()
-        kept = _copier(made, self._placeholders(made))
-        vectors = [made.call_method("expand", (kept(node), shape)) if shape else kept(node) for node, shape in self.vectors]
-        matrices = [_matrix(made, kept(node), turned, place) for node, turned, place in self.matrices]
+        copied = _copier(made, self._placeholders(made))
+        vectors = [made.call_method("expand", (copied(node), shape)) if shape else copied(node) for node, shape in self.vectors]
+        matrices = [_matrix(made, copied(node), turned, place) for node, turned, place in self.matrices]
         flat = [made.call_method("to", (made.call_method("reshape", (vector, -1)), self.dtype)) for vector in vectors]
         # Vectors too: a column, a diagonal or one number for all units is as flat where it lies.
         made.output(tuple([made.call_method("contiguous", (each,)) for each in some] for some in (flat, matrices)))
@@ -79,9 +79,9 @@ class Zones:
         """All placeholders, and the pairs' sums in their order -> the wanted nodes, None for those that are 0."""
         made = Graph()
         known = self._placeholders(made)
-        found = iter([made.placeholder(f"sum_over_samples_{place}") for place in range(len(self.pairs))])
+        sums = iter([made.placeholder(f"sum_over_samples_{place}") for place in range(len(self.pairs))])
         for node, each in self.sums.items():
-            one, *others = [next(found) for _ in each.pairs]
+            one, *others = [next(sums) for _ in each.pairs]
             if not each.how:  # the sum over a batch of one, for what else it does
                 one = made.call_method("reshape", (one, each.shape))
                 known[node] = made.create_node("call_function", node.target, (one, *node.args[1:]), dict(node.kwargs))
@@ -90,8 +90,8 @@ class Zones:
                 known[node] = stack if each.how == "stack" else made.call_method("sum", (stack, 0))
             else:
                 known[node] = one
-        kept = _copier(made, known)
-        made.output([None if node is None else kept(node) for node in wanted])
+        copied = _copier(made, known)
+        made.output([None if node is None else copied(node) for node in wanted])
         return torch.fx.GraphModule(torch.nn.Module(), made)
 
     def _placeholders(self, made: Graph) -> dict[Node, Node]:
@@ -164,55 +164,55 @@ class OperationReader:
         return self.zones.inside.get(node, 1)
 
     def _axes(self, node: Node | None) -> list[tuple[int, bool]]:
-        shape, found = (node or self.node).meta["val"].shape, list[tuple[int, bool]]()
+        shape, axes = (node or self.node).meta["val"].shape, list[tuple[int, bool]]()
         for size in shape:
             times, batch = size.node.expr.as_coeff_Mul() if isinstance(size, torch.SymInt) else (size, None)
             if batch is not None and not batch.is_symbol:
                 raise self.unknown(f"its result of shape {tuple(shape)} is no batch of samples")
-            found.append((int(times), batch is not None))
-        if shape and sum(batch for _, batch in found) != 1:
+            axes.append((int(times), batch is not None))
+        if shape and sum(batch for _, batch in axes) != 1:
             raise self.unknown(f"its result of shape {tuple(shape)} has more or less than one axis of samples")
-        return found
+        return axes
 
-    def own(self, given: object) -> Any:
+    def own(self, operand: object) -> Any:
         """What each sample has of an argument; None where it is the same for all."""
-        return self.zones.rows.get(given) if isinstance(given, Node) else None
+        return self.zones.rows.get(operand) if isinstance(operand, Node) else None
 
-    def value(self, given: object, like: tuple[int, ...] | None = None) -> Value:
+    def value(self, operand: object, like: tuple[int, ...] | None = None) -> Value:
         """An argument; of the sizes `like` where it is more than one number."""
-        if isinstance(given, Value):
-            return given
-        if isinstance(given, bool | int | float):
-            return self.values.number(given)
-        if not isinstance(given, Node):
-            raise self.unknown(f"its argument {given} is no tensor and no number")
-        if given not in self.zones.rows:
-            return self._shared(given, like)
-        found = self.own(given)
-        if not isinstance(found, Value):
+        if isinstance(operand, Value):
+            return operand
+        if isinstance(operand, bool | int | float):
+            return self.values.number(operand)
+        if not isinstance(operand, Node):
+            raise self.unknown(f"its argument {operand} is no tensor and no number")
+        if operand not in self.zones.rows:
+            return self._shared(operand, like)
+        own = self.own(operand)
+        if not isinstance(own, Value):
             raise self.unknown("it mixes samples")
-        return found if like is None or found.width == 1 else self.values.broadcast(found, self.sizes(given), like)
+        return own if like is None or own.width == 1 else self.values.broadcast(own, self.sizes(operand), like)
 
-    def _shared(self, given: Node, like: tuple[int, ...] | None) -> Value:
-        tensor = given.meta["val"]
+    def _shared(self, node: Node, like: tuple[int, ...] | None) -> Value:
+        tensor = node.meta["val"]
         if tensor.dtype != self.dtype and tensor.is_floating_point():
             raise self.unknown(f"it reads {tensor.dtype}")
         shape = () if tensor.numel() == 1 or like is None else like
-        if (given, shape) not in self.zones.vectors:
-            self.zones.vectors.append((given, shape))
+        if (node, shape) not in self.zones.vectors:
+            self.zones.vectors.append((node, shape))
         width = prod(shape) if shape else tensor.numel()
-        return self.values.make("shared", width=width, settings=(self.zones.vectors.index((given, shape)),))
+        return self.values.make("shared", width=width, settings=(self.zones.vectors.index((node, shape)),))
 
-    def matrix(self, given: Node, turned: bool = False, place: int | None = None) -> int:
+    def matrix(self, node: Node, turned: bool = False, place: int | None = None) -> int:
         """The number of a matrix, or of that in one place of a stack."""
-        if (given, turned, place) not in self.zones.matrices:
-            self.zones.matrices.append((given, turned, place))
-        return self.zones.matrices.index((given, turned, place))
+        if (node, turned, place) not in self.zones.matrices:
+            self.zones.matrices.append((node, turned, place))
+        return self.zones.matrices.index((node, turned, place))
 
     def by_unit(self, name: str, *arguments: object) -> Value:
         """A function of the numbers of each unit."""
         sizes = self.sizes()
-        return self.values.make(name, [self.value(given, sizes) for given in arguments], prod(sizes))
+        return self.values.make(name, [self.value(operand, sizes) for operand in arguments], prod(sizes))
 
     def between(self, value: Value, first: int, last: int) -> Value:
         return self.values.slice(value, first, last - first)
