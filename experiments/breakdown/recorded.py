@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -22,12 +22,13 @@ import discretize
 from experiments.breakdown import figures
 from experiments.breakdown.maps import MAPS
 from experiments.breakdown.networks import LOST, error_in_words, root_mean_square
+from experiments.breakdown.one_unit import GRID, bars_of_maps, limit_failures
 from experiments.breakdown.rows import frame
 from experiments.data.recording import Recording
 from experiments.interruption import checkpoint
 from experiments.reports.report import Section
 
-__all__ = ["FASTEST", "SLOWEST", "Played", "accelerating", "crossing", "drawn", "field_for", "play", "recorded_section"]
+__all__ = ["FASTEST", "SLOWEST", "Played", "accelerating", "crossing", "excerpt_section", "field_for", "play", "recorded_section"]
 
 UNITS, SEED = 8, 1
 SLOWEST, FASTEST = 0.15, 6.0
@@ -35,6 +36,7 @@ SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 50.0)
 FEWEST_STEPS, MOST_STEPS = 4, 48
 FIELD = "gated, softplus"
 SHOWN = ("Euler", "RungeKutta4", "ExponentialEuler", "BackwardEuler")
+EXCERPT = 300  # samples
 BOUNDED = ("ExponentialEuler", "BackwardEuler", "FrozenBackwardEuler")
 LISTED = ("Euler", "RungeKutta4", "ExponentialEuler", "ETDRK4", "BackwardEuler", "Trapezoid", "FrozenBackwardEuler")
 
@@ -96,7 +98,7 @@ def crossing(run: Played) -> tuple[int, int]:
     return int(np.argmax(median > 1)) + 1, int(np.argmax(median > 2)) + 1
 
 
-def drawn(run: Played, unit: int) -> Figure:
+def _drawn(run: Played, unit: int) -> Figure:
     """One unit along a run, exact and by each map."""
     states = {name: states[:, unit] for name, states in run.states.items()}
     return figures.played(np.arange(1, len(run.exact) + 1), run.g[:, unit], run.exact[:, unit], states, unit)
@@ -119,7 +121,7 @@ def recorded_section(recording: Recording, say: Callable[[str], None]) -> Sectio
     return Section.from_template(
         "breakdown/recorded.html.jinja",
         "recording",
-        figures={"played": drawn(run, unit)},
+        figures={"played": _drawn(run, unit)},
         numbers={
             "rows": pd.concat([*_accelerating_rows(run), *_steady_rows(errors)]),
             "crossing": [one, two],
@@ -145,6 +147,38 @@ def recorded_section(recording: Recording, say: Callable[[str], None]) -> Sectio
         lost=LOST,
         shares={region: [f"{share:.0%}" for share in shares.loc[region]] for region in ("overshooting", "divergent")},
         lines=[[name, *map(error_in_words, errors.loc[name])] for name in LISTED],
+    )
+
+
+@torch.no_grad()
+def excerpt_section(recording: Recording, say: Callable[[str], None]) -> Section:
+    """Play a beginning of the recording faster and faster, and say which of two steps follow; it takes seconds."""
+    excerpt = replace(recording, xs=recording.xs[:EXCERPT])
+    run = play(excerpt, accelerating(len(excerpt.xs)), ("Euler", "ExponentialEuler"))
+    off, (one, two) = _errors(run), crossing(run)
+    say(f"  from {SLOWEST:g} to {FASTEST:g} samples a step; half of the units pass c'g = 1 at step {one}, 2 at {two}")
+    for name, error in off.items():
+        say(f"  {name:<18} r.m.s. deviation {error:.3g}")
+    exponential = off["ExponentialEuler"]
+    lost = [] if exponential < 1 else [f"ExponentialEuler deviates by {exponential:.2g} on the recording played faster."]
+    return Section.from_template(
+        "breakdown/excerpt.html.jinja",
+        "breakdown",
+        figures={
+            "faster": _drawn(run, int(np.argmax(np.std(run.exact, 0)))),
+            "regions": figures.region_bars(bars_of_maps(GRID[GRID <= 50]), "g dt"),
+        },
+        numbers={
+            "rms_deviation": {name: error if math.isfinite(error) else None for name, error in off.items()},
+            "crossing": [one, two],
+        },
+        failures=[*lost, *limit_failures()],
+        samples=len(excerpt.xs),
+        slowest=SLOWEST,
+        fastest=FASTEST,
+        one=one,
+        two=two,
+        off=off,
     )
 
 

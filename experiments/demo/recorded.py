@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
 
 from experiments.data.recording import MOST_SAMPLES, Recording
-from experiments.demo import figures
-from experiments.demo.warped_runs import UNITS
+from experiments.demo.clocks import UNITS
+from experiments.reports.plots import BLUE, panels, style
 from experiments.reports.report import Section
 
-__all__ = ["section"]
+__all__ = ["drawn", "section"]
 
 MOST_CHANNELS_DRAWN = 8
 
@@ -23,11 +26,11 @@ def section(recording: Recording, say: Callable[[str], None]) -> Section:
     if length < recording.total:
         say(f"  only the first {MOST_SAMPLES} of its {recording.total} samples are used")
     say(f"  every channel standardized{_constant(recording)}")
-    drawn = recording.channels[:MOST_CHANNELS_DRAWN]
+    shown = recording.channels[:MOST_CHANNELS_DRAWN]
     return Section.from_template(
         "demo/recorded.html.jinja",
         "recording",
-        figures={"recording": figures.recording(recording.xs[:, : len(drawn)], recording.rate, drawn)},
+        figures={"recording": drawn(recording.xs[:, : len(shown)], recording.rate, shown)},
         numbers={
             "name": recording.name,
             "samples": length,
@@ -41,7 +44,7 @@ def section(recording: Recording, say: Callable[[str], None]) -> Section:
         size=size,
         lasts=lasts,
         used=MOST_SAMPLES,
-        drawn=len(drawn),
+        drawn=len(shown),
         units=UNITS,
         constant=_constant(recording),
     )
@@ -52,3 +55,19 @@ def _constant(recording: Recording) -> str:
     if len(recording.constant) > 1:
         return f"; channels {names} are constant and become 0"
     return f"; channel {names} is constant and becomes 0" if names else ""
+
+
+def drawn(xs: np.ndarray, rate: float, names: Sequence[str]) -> Figure:
+    """Draw channels one above the other; xs (time, channels), standardized."""
+    with style():
+        figure, (ax,) = panels(1, 0.9 + 0.52 * len(names))
+        apart = 6.0
+        for k, name in enumerate(names):
+            ax.plot(np.arange(len(xs)), xs[:, k] - apart * k, color=BLUE, linewidth=0.8, label=name)
+        ax.set_yticks([-apart * k for k in range(len(names))], names, parse_math=False)  # a "$" in a name is a "$"
+        ax.set(ylabel="channel", xlabel="time in samples", xlim=(0, len(xs) - 1))
+        ax.tick_params(left=False)
+        ax.spines["left"].set_visible(False)
+        seconds = ax.secondary_xaxis("top", functions=(lambda t: np.asarray(t) / rate, lambda s: np.asarray(s) * rate))
+        seconds.set_xlabel("time in seconds")
+        return figure

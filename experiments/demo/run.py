@@ -11,8 +11,9 @@ from time import perf_counter
 
 import torch
 
+from experiments.breakdown.recorded import excerpt_section
 from experiments.data.recording import Recording
-from experiments.demo import breakdown, clocks, proofs, recorded, steps, trained
+from experiments.demo import clocks, proofs, recorded, steps, trained
 from experiments.files import ready_folder
 from experiments.reports.report import Section, SectionMaker, conclude, facts, failures_of, progress, say, versions
 
@@ -28,7 +29,7 @@ SECTIONS: list[tuple[str, SectionMaker]] = [
         trained.section,
     ),
     ("Euler steps against the exact solution, same weights, slowed down by n", steps.section),
-    ("The recording played faster and faster: where steps stop being the field", breakdown.section),
+    ("The recording played faster and faster: where steps stop being the field", excerpt_section),
     ("Every equation, proved", proofs.section),
 ]
 PLAN = "ctrnn demo: a theorem, a recording on five clocks, a cell trained both ways, and proofs; 1 to 3 minutes"

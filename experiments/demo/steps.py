@@ -6,18 +6,20 @@ stepped   the recording slowed down by n, each sample held for n steps, the gate
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
+from matplotlib.figure import Figure
 
 import ctrnn
 import discretize
 from experiments.data.recording import Recording
-from experiments.demo import figures
-from experiments.demo.warped_runs import TOLERANCE, allowed_deviation, field_for, samples
+from experiments.demo.clocks import SHARED, TOLERANCE, allowed_deviation, field_for, samples
+from experiments.reports.plots import BLUE, GREEN, INK, MUTED, ORANGE, decades, legend, panels, powers_of_two, style
 from experiments.reports.report import Section
 from experiments.reports.templates import scientific
 
@@ -95,13 +97,13 @@ def section(recording: Recording, say: Callable[[str], None]) -> Section:
         "demo/steps.html.jinja",
         "steps",
         figures={
-            "steps": figures.step_states(
+            "steps": _states(
                 exact[:, unit],
                 {run.n: run.states[:, unit] for run in runs if run.n in DRAWN},
                 _around_the_worst(runs[0].states[:, unit] - exact[:, unit]),
                 unit,
             ),
-            "order": figures.step_errors([run.n for run in runs], [run.largest for run in runs], [run.rms for run in runs]),
+            "order": _errors([run.n for run in runs], [run.largest for run in runs], [run.rms for run in runs]),
         },
         numbers={
             "largest_gate": gate,
@@ -139,3 +141,39 @@ def _around_the_worst(off: np.ndarray) -> slice:
     """The samples around the largest deviation."""
     start = max(0, min(int(np.argmax(np.abs(off))) - SHOWN // 2, len(off) - SHOWN))
     return slice(start, min(start + SHOWN, len(off)))
+
+
+def _states(exact: np.ndarray, stepped: Mapping[int, np.ndarray], shown: slice, unit: int) -> Figure:
+    """Draw one unit's state, exact and by Euler steps, a row for each number of steps a sample."""
+    with style():
+        figure, axes = panels(len(stepped), 0.95 + 1.05 * len(stepped), **SHARED)
+        samples = np.arange(1, len(exact) + 1)[shown]
+        for ax, (n, states) in zip(axes, stepped.items(), strict=True):
+            ax.plot(samples, exact[shown], color=INK, linewidth=1.2, label="exact")
+            ax.plot(samples, states[shown], "o-", color=ORANGE, markersize=2.6, linewidth=0.8, label="Euler steps")
+            ax.set_title("1 step a sample: the cell as it is used" if n == 1 else f"slowed down: {n} steps a sample", pad=2)
+            ax.grid(axis="y")
+        axes[0].set_xlim(samples[0], samples[-1])
+        axes[-1].set_xlabel("samples read")
+        figure.supylabel(f"state of unit {unit + 1}", fontsize=10)
+        legend(figure, axes[0])
+        return figure
+
+
+def _errors(ns: Sequence[int], largest: Sequence[float], rms: Sequence[float]) -> Figure:
+    """Draw the deviation of the Euler steps from the solution against steps a sample, both logarithmic."""
+    with style():
+        figure, (ax,) = panels(1, 3.1)
+        steps = np.asarray(ns, dtype=float)
+        dotted: dict[str, Any] = {"color": MUTED, "linestyle": (0, (2, 2)), "linewidth": 1}
+        for errors, colour, marker, name in ((largest, BLUE, "o", "largest"), (rms, GREEN, "s", "root mean square")):
+            ax.plot(steps, errors, marker=marker, color=colour, markersize=5, label=name)
+            ax.plot(steps, errors[-1] * steps[-1] / steps, **dotted)
+        ax.plot([], [], **dotted, label="proportional to 1/n")
+        powers_of_two(ax, ns)
+        ax.set_yscale("log")
+        decades(ax)
+        ax.set(xlabel="steps a sample, n (each covers 1/n of it)", ylabel="deviation from exact")
+        ax.grid(axis="y")
+        legend(figure, ax)
+        return figure

@@ -17,15 +17,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
+from matplotlib.figure import Figure
 from torch import Tensor
 from tqdm import tqdm
 
 import ctrnn
 from discretize import SequenceModel, StepWarning
 from experiments.data.recording import Recording
-from experiments.demo import figures
-from experiments.demo.warped_runs import SEED, TOLERANCE, allowed_deviation
+from experiments.demo.clocks import SEED, SHARED, TOLERANCE, allowed_deviation
 from experiments.models.integrators import IntegratorSettings, sequence_module, under
+from experiments.reports.plots import BLUE, GRID, ORANGE, legend, level, panels, powers_of_two, style
 from experiments.reports.report import Section
 from experiments.runs.configuration import TrainingSettings
 from experiments.runs.training import Training
@@ -49,6 +50,7 @@ __all__ = [
 ]
 
 MODELS = {"euler": "discretized", "exact": "ODE-integrated"}
+LOOKS = ((ORANGE, (0, (4, 1.5)), "o"), (BLUE, "-", "s"))
 LEAST, MOST, ALPHABET, LENGTH = 2, 6, 6, 48  # repeats of a symbol; symbols with the dummy; samples of a training sequence
 HIDDEN, BATCH, RATE, CLIP = 32, 32, 1e-2, 1.0
 STEPS = 250
@@ -100,7 +102,7 @@ def section(recording: Recording, say: Callable[[str], None]) -> Section:
         "demo/trained.html.jinja",
         "trained",
         figures={
-            "trained": figures.accuracies(
+            "trained": _accuracies(
                 SAMPLES,
                 {
                     f"clock given: a symbol is {OWN_TIME:g} units of time": _by_words(shown),
@@ -224,3 +226,25 @@ def _failures(both: Mapping[str, Trained], moved: float) -> Iterator[str]:
 
 def _by_words(accuracies: Mapping[str, Sequence[float]]) -> dict[str, Sequence[float]]:
     return {words: accuracies[name] for name, words in MODELS.items()}
+
+
+def _accuracies(
+    samples: Sequence[int], shares: Mapping[str, Mapping[str, Sequence[float]]], trained: tuple[int, int], chance: float
+) -> Figure:
+    """Draw two panels over samples a symbol, a line for each model; in the lower one the speeds `trained` at are shaded."""
+    with style():
+        figure, axes = panels(2, 4.6, **SHARED)
+        for ax, (title, lines) in zip(axes, shares.items(), strict=True):
+            for (name, ys), (colour, dashes, marker) in zip(lines.items(), LOOKS, strict=True):
+                ax.plot(samples, ys, color=colour, linestyle=dashes, marker=marker, markersize=4.5, label=name)
+            level(ax, chance, "guessing", 0.5, "center")
+            ax.set_title(title, pad=2)
+            ax.grid(axis="y")
+        # Above, a unit of time is what it was in training, and the number of samples in it is on no axis of the training.
+        axes[1].axvspan(*trained, color=GRID, linewidth=0)
+        powers_of_two(axes[0], samples)
+        axes[0].set_ylim(0, 1.05)
+        axes[1].set_xlabel("samples a symbol: fast on the left, slow on the right")
+        figure.supylabel("share of symbols recalled", fontsize=10)
+        legend(figure, axes[0])
+        return figure

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
 from experiments.reports import plots
-from experiments.reports.plots import BLUE, DASHES, GREEN, INK, MUTED, ORANGE, PURPLE
+from experiments.reports.plots import BLUE, DASHES, GREEN, INK, ORANGE, PURPLE
 from experiments.reports.spreads import NotEnoughError, Spread
 
 __all__ = ["LOOKS", "Lines", "band", "bands", "dots", "log_dots"]
@@ -59,18 +59,7 @@ def bands(
             axes[0].set_ylim(*y_limits)
         for ax in axes:
             for name, level in (levels or {}).items():
-                ax.axhline(level, color=MUTED, linewidth=0.9, linestyle=(0, (2, 2)))
-                ax.annotate(
-                    name,
-                    (0.995, level),
-                    (0, 2),
-                    ("axes fraction", "data"),
-                    "offset points",
-                    ha="right",
-                    va="bottom",
-                    fontsize=9,
-                    color=MUTED,
-                )
+                plots.level(ax, level, name)
         if y_log:
             plots.decades(axes[0])
         _x_axis(axes[-1], xs, x_log)

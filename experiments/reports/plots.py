@@ -33,8 +33,10 @@ __all__ = [
     "WIDTH",
     "decades",
     "legend",
+    "level",
     "log_ticks",
     "panels",
+    "powers_of_two",
     "style",
 ]
 
@@ -69,6 +71,20 @@ def legend(
     labels = [list(once)[k] for k in order or range(len(once))]
     handles = [once[label] for label in labels]
     figure.legend(handles, labels, loc=place, ncols=columns, handlelength=length, columnspacing=1.2)
+
+
+def level(ax: Axes, y: float, name: str, x: float = 0.995, align: Literal["center", "right"] = "right") -> None:
+    """Draw a thin line across a panel, with its name above it at a share x of the panel's width."""
+    ax.axhline(y, color=MUTED, linewidth=0.9, linestyle=(0, (2, 2)))
+    place: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "ha": align, "va": "bottom"}
+    ax.annotate(name, (x, y), (0, 2), **place, fontsize=9, color=MUTED)
+
+
+def powers_of_two(ax: Axes, ns: Sequence[int]) -> None:
+    """Put these whole numbers on a horizontal axis on which twice as much is as far everywhere."""
+    ax.set_xscale("log", base=2)
+    ax.set_xticks(ns, [str(n) for n in ns])
+    ax.minorticks_off()
 
 
 def log_ticks(axis: Axis, at: Sequence[float] = (0.1, 0.5, 1, 2, 5, 10, 50)) -> None:

@@ -16,7 +16,7 @@ import torch
 from ctrnn.storage import files
 from experiments.__main__ import main
 from experiments.data.recording import load
-from experiments.demo import figures
+from experiments.demo import recorded
 from experiments.derive.page import page as ledger_page
 from experiments.digests import digest
 from experiments.files import read_json
@@ -237,7 +237,7 @@ def test_a_name_that_is_not_text_is_refused_before_anything_is_done(tmp_path, ca
 
 
 def test_dollars_in_names_are_dollars_in_figures():
-    figure = figures.recording(np.zeros((20, 2)), 10.0, ["price $\\frac$", "cost in $"])
+    figure = recorded.drawn(np.zeros((20, 2)), 10.0, ["price $\\frac$", "cost in $"])
     assert re.findall(r">([^<>]*\$[^<>]*)<", inline_svg(figure, "x", "title", "words")) == ["price $\\frac$", "cost in $"]
 
 

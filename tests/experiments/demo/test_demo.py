@@ -18,7 +18,7 @@ from ctrnn.storage.files import write_atomically
 from derivations.argument import core
 from experiments import __main__
 from experiments.data.recording import Recording, load
-from experiments.demo import clocks, figures, proofs, recorded, run, steps, trained, warped_runs
+from experiments.demo import clocks, proofs, recorded, run, steps, trained
 from experiments.reports import report, svg
 from experiments.reports.report import Section
 from experiments.reports.svg import inline_svg
@@ -42,10 +42,10 @@ def _small_models():
     with pytest.MonkeyPatch.context() as patch:
         for name, number in {"SEQUENCES": 10, "SYMBOLS": 6, "HIDDEN": 8, "BATCH": 8, "LENGTH": 24}.items():
             patch.setattr(trained, name, number)
-        patch.setattr(warped_runs, "UNITS", 4)
-        warped_runs.field_for.cache_clear()
+        patch.setattr(clocks, "UNITS", 4)
+        clocks.field_for.cache_clear()
         yield
-    warped_runs.field_for.cache_clear()
+    clocks.field_for.cache_clear()
 
 
 @pytest.fixture(scope="module")
@@ -60,8 +60,8 @@ def briefly(_small_models):
 def played(tmp_path_factory, _small_models):
     """What sections compute from the small recording, computed once."""
     recording = load(small_recording(tmp_path_factory.mktemp("played")), 12.0)
-    h = warped_runs.unwarped(recording)
-    runs = {clock.name: warped_runs.run_clock(recording, clock, h) for clock in warped_runs.clocks_for(len(h))}
+    h = clocks.unwarped(recording)
+    runs = {clock.name: clocks.run_clock(recording, clock, h) for clock in clocks.clocks_for(len(h))}
     section = recorded.section(recording, lambda line: None)
     return SimpleNamespace(recording=recording, h=h, runs=runs, stepped=steps.compare(recording), section=section)
 
@@ -170,7 +170,7 @@ def test_page_terminal_and_numbers_say_the_same_of_the_clocks(made):
 
 def test_the_states_by_another_solver_are_told_and_are_not_the_same_to_the_bit(made):
     apart = made.numbers["clocks"]["torchdiffeq_apart"]
-    assert 0 < apart < warped_runs.allowed_deviation()
+    assert 0 < apart < clocks.allowed_deviation()
     assert f"the unwarped states by torchdiffeq:dopri8: {apart:.1e} apart" in "\n".join(made.said)
     assert scientific(apart) in made.text
 
@@ -222,7 +222,7 @@ def test_formulas_are_set_as_in_print_and_escaped(words, html):
 
 def test_warped_states_land_on_an_independent_solution(played):
     # By SciPy, from the formula: nothing of the path, the warp, the field's flow or the solver is shared.
-    recording, field = played.recording, warped_runs.field_for(2)
+    recording, field = played.recording, clocks.field_for(2)
     W = {name: value.detach().numpy() for name, value in field.named_parameters()}
     samples = np.arange(len(recording.xs))
 
@@ -232,22 +232,22 @@ def test_warped_states_land_on_an_independent_solution(played):
         b = W["rate.weight_x"] @ x + W["rate.weight_h"] @ h + W["rate.bias"]
         return (np.tanh(a) - h) / (1 + np.exp(-b))
 
-    expected = [np.zeros(warped_runs.UNITS)]
+    expected = [np.zeros(clocks.UNITS)]
     for s in samples[:-1]:
         solved = solve_ivp(f, (s, s + 1), expected[-1], rtol=1e-11, atol=1e-12, method="DOP853")
         expected.append(solved.y[:, -1])
-    np.testing.assert_allclose(played.h, expected, rtol=0, atol=warped_runs.allowed_deviation())
+    np.testing.assert_allclose(played.h, expected, rtol=0, atol=clocks.allowed_deviation())
     for name, ran in played.runs.items():
-        assert np.abs(ran.with_speed - expected).max() < warped_runs.allowed_deviation(), name
+        assert np.abs(ran.with_speed - expected).max() < clocks.allowed_deviation(), name
         assert ran.largest_without > 0.05, name
         np.testing.assert_allclose(ran.largest, np.abs(ran.with_speed - played.h).max())
 
 
 def test_four_clocks_show_every_sample_and_variable_repeats_last_1_to_5_units():
-    for clock in warped_runs.clocks_for(50):
+    for clock in clocks.clocks_for(50):
         shown = torch.arange(50, dtype=torch.float64)
         torch.testing.assert_close(clock.warp(clock.warp.inverse(shown)), shown, rtol=0, atol=1e-10)
-    lasts = warped_runs.clocks_for(200)[2].warp.knots.diff()
+    lasts = clocks.clocks_for(200)[2].warp.knots.diff()
     assert sorted(lasts.unique().tolist()) == [1, 2, 3, 4, 5]
 
 
@@ -260,9 +260,9 @@ def test_euler_steps_come_to_the_solution_as_one_over_n(played):
 @torch.no_grad()
 def test_stepped_states_are_euler_steps_with_the_gate_divided_by_n(played):
     _, runs, _ = played.stepped
-    field = warped_runs.field_for(2)
+    field = clocks.field_for(2)
     for n, states in ((ran.n, ran.states) for ran in runs):
-        h = torch.zeros(1, warped_runs.UNITS, dtype=torch.float64)
+        h = torch.zeros(1, clocks.UNITS, dtype=torch.float64)
         for x in torch.from_numpy(played.recording.xs):
             for _ in range(n):
                 g = field.rate(x[None], h) / n
@@ -335,7 +335,7 @@ def test_a_solved_model_given_its_clock_is_the_solution_in_which_every_symbol_la
     h = np.zeros(trained.HIDDEN)
     for k, x in enumerate(xs[:3, 5]):
         h = solve_ivp(lambda _, h: f(x, h), (0, trained.OWN_TIME), h, rtol=1e-10, atol=1e-12, method="DOP853").y[:, -1]  # noqa: B023
-        np.testing.assert_allclose(got.states[k, 5], h, rtol=0, atol=warped_runs.allowed_deviation())
+        np.testing.assert_allclose(got.states[k, 5], h, rtol=0, atol=clocks.allowed_deviation())
 
 
 def test_a_model_that_did_not_learn_fails_and_so_do_states_that_depend_on_the_clock(
@@ -447,7 +447,7 @@ def test_a_long_and_partly_constant_recording_is_told_as_such(capsys):
 def test_the_same_figure_is_the_same_text_and_leaves_no_trace_in_matplotlib():
     before = {**matplotlib.rcParams, "backend": None}
     xs = np.random.default_rng(0).normal(size=(30, 2))
-    drawn = [inline_svg(figures.recording(xs, 10.0, ["a", "b"]), "key", "T", "D") for _ in range(2)]
+    drawn = [inline_svg(recorded.drawn(xs, 10.0, ["a", "b"]), "key", "T", "D") for _ in range(2)]
     assert drawn[0] == drawn[1]
     assert {**matplotlib.rcParams, "backend": None} == before
 
