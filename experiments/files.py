@@ -5,13 +5,23 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ctrnn.storage.files import read_file, write_atomically
 from experiments.usage import UsageError
 
-__all__ = ["MOST_JSON", "check_no_links", "check_output", "not_writable", "read_json", "ready_folder", "write_json"]
+__all__ = [
+    "MOST_JSON",
+    "check_no_links",
+    "check_output",
+    "not_writable",
+    "read_json",
+    "ready_folder",
+    "write_files",
+    "write_json",
+]
 
 MOST_JSON = 1 << 26  # bytes; in memory they are up to thirty times as many, and records of studies have up to one megabyte
 
@@ -19,6 +29,15 @@ MOST_JSON = 1 << 26  # bytes; in memory they are up to thirty times as many, and
 def write_json(path: Path, value: object) -> None:
     """Write a value as JSON. Raises: OSError, as `write_atomically`."""
     write_atomically(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+
+
+def write_files(folder: Path, texts: Mapping[str, str]) -> None:
+    """Write texts into a folder, each under its name. Raises: UsageError for a folder that cannot be written."""
+    try:
+        for name, text in texts.items():
+            write_atomically(folder / name, text)
+    except OSError as error:
+        raise not_writable(folder, error) from None
 
 
 def read_json(path: Path) -> dict[str, Any] | None:

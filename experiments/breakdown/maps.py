@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import torch
 from markupsafe import Markup
+from scipy.optimize import bisect
 from torch import Tensor
 
 from discretize import Step
@@ -57,15 +58,11 @@ def limits(step: Step) -> Limits:
 
 def _first(step: Step, beyond: Callable[[Tensor], Tensor]) -> float | None:
     grid = torch.logspace(-3, 6, 2001, dtype=torch.float64)
-    hits = torch.nonzero(beyond(step.stability(-grid)))
-    if len(hits) == 0:
+    hits = torch.nonzero(beyond(step.stability(-grid)))[:, 0].tolist()
+    if not hits:
         return None
-    k = int(hits[0])
-    low, high = float(grid[max(0, k - 1)]), float(grid[k])
-    for _ in range(60):
-        middle = (low + high) / 2
-        if bool(beyond(step.stability(torch.tensor([-middle], dtype=torch.float64)))):
-            high = middle
-        else:
-            low = middle
-    return high
+
+    def side(g: float) -> float:
+        return 0.5 - float(beyond(step.stability(torch.tensor([-g], dtype=torch.float64))))
+
+    return float(bisect(side, float(grid[hits[0] - 1]), float(grid[hits[0]])))

@@ -9,8 +9,8 @@ from time import perf_counter
 
 from experiments.breakdown.chart import chart_section
 from experiments.breakdown.cost import cost_section
-from experiments.breakdown.held import held_section, power_section
 from experiments.breakdown.networks import networks_section
+from experiments.breakdown.one_unit import held_section, power_section
 from experiments.breakdown.recorded import recorded_section
 from experiments.breakdown.rhythm import rhythm_section
 from experiments.breakdown.rows import as_csv

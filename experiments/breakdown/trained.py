@@ -18,14 +18,13 @@ from safetensors.torch import load_file
 from torch import nn
 
 import ctrnn
-from ctrnn.storage.files import write_atomically
 from discretize import Batch, Breakdown, ContinuousRNN, DiscreteRNN, SolverError, breakdown
 from discretize.analysis.breakdown.figure import drawn
 from discretize.analysis.breakdown.report import VERDICTS
 from discretize.analysis.breakdown.substitutes import STEPS
 from experiments.code_files import imported
 from experiments.data.untrusted import check_file
-from experiments.files import not_writable, ready_folder
+from experiments.files import ready_folder, write_files
 from experiments.models.integrators import EXACT, INTEGRATORS
 from experiments.reports.colours import COLOURS
 from experiments.reports.report import Section, facts, page, progress, say
@@ -143,11 +142,7 @@ def _write(
     }
     made = facts(command, credit, {"looking": took}, PACKAGES)
     files["index.html"] = page([section], made, "breakdown/trained_page.html.jinja")
-    try:
-        for file, text in files.items():
-            write_atomically(out / file, text)
-    except OSError as error:
-        raise not_writable(out, error) from None
+    write_files(out, files)
     say(f"{out / 'index.html'}, in {took:.0f} s")
 
 

@@ -19,8 +19,7 @@ from typing import Any
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from ctrnn.storage.files import write_atomically
-from experiments.files import not_writable
+from experiments.files import write_files
 from experiments.interruption import checkpoint
 from experiments.reports.machine import version_of
 from experiments.reports.svg import inline_svg
@@ -126,11 +125,7 @@ def conclude(
     out: Path, sections: Sequence[Section], template: str, facts: Mapping[str, str], files: Mapping[str, str], took: float
 ) -> bool:
     """Write the page and its files, say what failed and where the page is; whether all checks passed. Raises: UsageError."""
-    try:
-        for name, text in {**files, "index.html": page(sections, facts, template)}.items():
-            write_atomically(out / name, text)
-    except OSError as error:
-        raise not_writable(out, error) from None
+    write_files(out, {**files, "index.html": page(sections, facts, template)})
     failures = failures_of(sections)
     for failure in failures:
         say(f"FAILED  {failure}")

@@ -22,10 +22,9 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from ctrnn import timescales
-from ctrnn.storage.files import write_atomically
 from discretize import DiscreteRNN, SequenceModel, StepWarning, breakdown, refine
 from discretize.errors import SolverError
-from experiments.files import not_writable, read_json
+from experiments.files import read_json, write_files
 from experiments.reports.plots import BLUE, DASHES, GREEN, INK, MUTED, ORANGE, PURPLE, decades, legend, log_ticks, panels, style
 from experiments.reports.report import Section, page
 from experiments.runs.configuration import Configuration
@@ -77,11 +76,7 @@ def write_page(folder: Path) -> Path:
         "Versions": ", ".join(f"{name} {number}" for name, number in config["versions"].items()),
     }
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    text = page(sections, facts, "runs/page.html.jinja", run=configuration, parameters=parameters)
-    try:
-        write_atomically(folder / PAGE, text)
-    except OSError as error:
-        raise not_writable(folder, error) from None
+    write_files(folder, {PAGE: page(sections, facts, "runs/page.html.jinja", run=configuration, parameters=parameters)})
     return folder / PAGE
 
 

@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ctrnn.storage.files import write_atomically
-from experiments.files import not_writable
+from experiments.files import write_files
 from experiments.reports.spreads import difference, spread
 from experiments.runs.configuration import Configuration
 from experiments.runs.folder import read_result
@@ -35,10 +34,7 @@ def compared(folder: Path, runs: Sequence[tuple[str, Configuration]], keys: Sequ
     table = csv.DictWriter(text, columns, restval="", lineterminator="\n")
     table.writeheader()
     table.writerows(rows)
-    try:
-        write_atomically(folder / "runs.csv", text.getvalue())
-    except OSError as error:
-        raise not_writable(folder, error) from None
+    write_files(folder, {"runs.csv": text.getvalue()})
     return _in_words(rows, [key for key in keys if key != "seed"], runs[0][1].training.keep_by)
 
 

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ctrnn.storage.files import write_atomically
-from experiments.files import not_writable
+from experiments.files import write_files
 from experiments.reports.report import Section, now, page
 from experiments.reports.spreads import cell_text
 from experiments.reports.svg import with_colours
@@ -30,11 +29,7 @@ def write(folder: Path, study: Study | None = None) -> str:
     files["table.md"] = f"{told}\n\n{found.tables}\n"
     files["index.html"] = page([claim], _facts(found), found.study.templates[0], found=found)
     files |= found.study.files(found.results)
-    try:
-        for name, text in files.items():
-            write_atomically(folder / name, text)
-    except OSError as error:
-        raise not_writable(folder, error) from None
+    write_files(folder, files)
     return f"{told}\n{folder / 'index.html'}"
 
 

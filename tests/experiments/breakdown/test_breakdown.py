@@ -14,7 +14,7 @@ import torch
 import ctrnn
 import discretize
 from experiments import __main__ as command_line
-from experiments.breakdown import chart, cost, figures, held, maps, networks, noise, one_unit, recorded, rhythm, rows, run
+from experiments.breakdown import chart, cost, figures, maps, networks, noise, one_unit, recorded, rhythm, rows, run
 from experiments.data.recording import Recording
 from experiments.reports import report
 from experiments.runs.pool import End
@@ -298,7 +298,7 @@ def made(tmp_path_factory):
     out, said = tmp_path_factory.mktemp("atlas"), []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run, "WorkerPool", Here)
-        patch.setattr(run, "PARTS", (("One", held.held_section), ("Two", held.power_section)))
+        patch.setattr(run, "PARTS", (("One", one_unit.held_section), ("Two", one_unit.power_section)))
         for module in (run, report):
             patch.setattr(module, "say", said.append)
         done = run.run(out, recording(), "ctrnn breakdown")
@@ -354,7 +354,7 @@ def test_a_wrong_step_fails_the_atlas(monkeypatch):
             return 1 + z
 
     monkeypatch.setitem(maps.MAPS, "Euler", Late())
-    (failure,) = held._failures(one_unit.softplus_identity())  # the page's other parts have a test above
+    (failure,) = one_unit._failures(one_unit.softplus_identity())  # the page's other parts have a test above
     assert failure.startswith("Euler does not do what its stability function says")
 
 

@@ -408,7 +408,7 @@ def test_a_full_disk_is_one_line(main_on, monkeypatch, capsys):
     def full(path, text):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(report, "write_atomically", full)
+    monkeypatch.setattr("experiments.files.write_atomically", full)
     assert main_on() == 2
     error = capsys.readouterr().err
     assert "No space left on device" in error
