@@ -7,14 +7,13 @@ seed     a row that was measured; or why there is none: training diverged, or th
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from scipy.stats import t as student
-
-from experiments.reports.spreads import Spread
+from experiments.reports.spreads import Spread, paired
 from experiments.studies.results import Results
 
 __all__ = ["BY_RUN", "BY_TRAINING", "ROUNDING", "Layout", "Place", "Seeds", "cells", "interval", "where_in_words"]
@@ -76,11 +75,8 @@ def cells(results: Results, layout: Layout) -> dict[Place, Seeds]:
 
 def interval(values: list[float]) -> Spread:
     """Take the mean with its 95 % interval by Student's t; the mean alone of one number, and of equal ones."""
-    mean, n = math.fsum(values) / len(values), len(values)
-    deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / max(1, n - 1))
-    differ = deviation > ROUNDING * max(map(abs, values))
-    half = float(student.ppf(0.975, n - 1)) * deviation / math.sqrt(n) if n > 1 and differ else 0.0
-    return Spread(mean, mean - half, mean + half, n)
+    mean, deviation = math.fsum(values) / len(values), statistics.stdev(values) if len(values) > 1 else 0.0
+    return paired(values) if deviation > ROUNDING * max(map(abs, values)) else Spread(mean, mean, mean, len(values))
 
 
 def where_in_words(layout: Layout, field: str, clock: bool, speed: float | None) -> str:

@@ -12,12 +12,12 @@ chance.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, permutations
 
 from experiments.compare.cells import ROUNDING, Layout, Place, Seeds, cells
+from experiments.reports import spreads
 from experiments.reports.spreads import NotEnoughError, Spread
 from experiments.studies.results import Results
 
@@ -112,8 +112,6 @@ def paired(ours: Sequence[float], theirs: Sequence[float]) -> tuple[Spread, floa
     Where all differences are alike, up to the rounding of scores, p is nan, and the interval infinite, or of no length where all
     of them are 0.
     """
-    from scipy.stats import ttest_1samp  # noqa: PLC0415
-
     each = [one - other for one, other in zip(ours, theirs, strict=True)]
     mean, rounding = math.fsum(each) / len(each), ROUNDING * max(map(abs, (*ours, *theirs)))
     if abs(mean) <= rounding:
@@ -121,11 +119,8 @@ def paired(ours: Sequence[float], theirs: Sequence[float]) -> tuple[Spread, floa
     if max(each) - min(each) <= rounding:
         apart = math.inf if mean else 0.0
         return Spread(mean, mean - apart, mean + apart, len(each)), math.nan
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # of numbers that are nearly the same
-        found = ttest_1samp(each, 0.0)
-        interval = found.confidence_interval(0.95)
-    return Spread(mean, float(interval.low), float(interval.high), len(each)), float(found.pvalue)
+    found = spreads.paired(each)
+    return replace(found, mean=mean), found.p
 
 
 def holm(ps: Sequence[float]) -> list[float]:

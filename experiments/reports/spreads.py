@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 __all__ = ["NotEnoughError", "Spread", "cell_text", "difference", "markdown", "number", "paired", "spread"]
 
@@ -37,6 +38,13 @@ class Spread:
         low, high = (self.mean + scale * (end - self.mean) if math.isfinite(end) else end for end in (self.low, self.high))
         return replace(self, low=low, high=high)
 
+    @property
+    def p(self) -> float:
+        """Compute the p of the t test by which 0 is no mean, of an interval that has a width."""
+        from scipy.stats import t  # noqa: PLC0415
+
+        return float(2 * t.sf(2 * abs(self.mean) / (self.high - self.low) * t.ppf(0.975, self.freedom), self.freedom))
+
     def __str__(self) -> str:
         """0.52 (0.48–0.55): two digits of what they differ by; one number alone has three digits."""
         apart = self.high - self.low
@@ -49,6 +57,13 @@ class Spread:
             return f"{mean} ({low}–{high})"
         mean, low, high = (_places(value, places) for value in (self.mean, self.low, self.high))
         return f"{mean} ({low}–{high})"
+
+    def __format__(self, form: str) -> str:
+        """Write f"{spread:.3f}" as "0.123 (0.100 to 0.141)"; the mean alone where there is no interval, or one of no width."""
+        if not form:
+            return str(self)
+        known = math.isfinite(self.high - self.low) and self.high > self.low
+        return f"{self.mean:{form}}" + (f" ({self.low:{form}} to {self.high:{form}})" if known else "")
 
 
 def spread(values: Iterable[float]) -> Spread:
@@ -75,11 +90,7 @@ def difference(one: Iterable[float], other: Iterable[float]) -> Spread:
     mean = sum(a) / len(a) - sum(b) / len(b)
     if min(len(a), len(b)) < 2 or len({*a}) == len({*b}) == 1:
         return Spread(mean, float("-inf"), float("inf"), len(a))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # of numbers that are nearly the same, whose interval is short
-        found = ttest_ind(a, b, equal_var=False)
-        interval = found.confidence_interval(0.95)
-    return Spread(mean, float(interval.low), float(interval.high), len(a), float(found.df))
+    return _by_t(mean, len(a), ttest_ind, a, b, equal_var=False)
 
 
 def paired(differences: Iterable[float]) -> Spread:
@@ -95,8 +106,16 @@ def paired(differences: Iterable[float]) -> Spread:
         return Spread(mean, -math.inf, math.inf, len(found))
     if len({*found}) == 1:
         return Spread(found[0], found[0], found[0], len(found))
-    interval = ttest_1samp(found, 0.0).confidence_interval(0.95)
-    return Spread(mean, float(interval.low), float(interval.high), len(found), len(found) - 1)
+    return _by_t(mean, len(found), ttest_1samp, found, 0.0)
+
+
+def _by_t(mean: float, count: int, test: Callable[..., Any], *samples: object, **options: object) -> Spread:
+    """Give a mean the 95 % interval of a t test of SciPy's."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of numbers that are nearly the same, whose interval is short
+        found = test(*samples, **options)
+        interval = found.confidence_interval(0.95)
+    return Spread(mean, float(interval.low), float(interval.high), count, float(found.df))
 
 
 def number(value: float, digits: int = 3) -> str:

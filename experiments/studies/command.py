@@ -20,8 +20,13 @@ __all__ = ["COMMANDS", "Data", "Plugin", "check_data", "check_on"]
 
 DONE, FAILED = 0, 1
 
-
 Data = Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="(default: none)")]
+Scale = Annotated[str, tyro.conf.arg(metavar="SCALE")]
+Workers = Annotated[int | None, tyro.conf.arg(metavar="N", help_behavior_hint="(default: one for each core)")]
+Shard = Annotated[str | None, tyro.conf.arg(metavar="I/N", help_behavior_hint="(default: all runs)")]
+StudyName = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]
+StudyFolder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
+Out = Annotated[Path, tyro.conf.arg(metavar="DIR")]
 Plugin = Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="FILE.py")]
 
 
@@ -38,13 +43,13 @@ def list_(*, plugin: Plugin = ()) -> int:
 
 
 def run(
-    name: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")],
+    name: StudyName,
     /,
     *,
-    out: Annotated[Path, tyro.conf.arg(metavar="DIR")],
-    scale: Annotated[str, tyro.conf.arg(metavar="SCALE")] = "small",
-    workers: Annotated[int | None, tyro.conf.arg(metavar="N", help_behavior_hint="(default: one for each core)")] = None,
-    shard: Annotated[str | None, tyro.conf.arg(metavar="I/N", help_behavior_hint="(default: all runs)")] = None,
+    out: Out,
+    scale: Scale = "small",
+    workers: Workers = None,
+    shard: Shard = None,
     data: Data = None,
     budget: Annotated[str | None, tyro.conf.arg(metavar="TIME", help_behavior_hint="(default: none)")] = None,
     on: Annotated[str, tyro.conf.arg(metavar="ENGINE")] = "here",
@@ -77,12 +82,12 @@ def run(
 
 
 def cost(
-    name: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")],
+    name: StudyName,
     /,
     *,
-    scale: Annotated[str, tyro.conf.arg(metavar="SCALE")] = "paper",
-    workers: Annotated[int | None, tyro.conf.arg(metavar="N", help_behavior_hint="(default: one for each core)")] = None,
-    shard: Annotated[str | None, tyro.conf.arg(metavar="I/N", help_behavior_hint="(default: all runs)")] = None,
+    scale: Scale = "paper",
+    workers: Workers = None,
+    shard: Shard = None,
     data: Data = None,
     plugin: Plugin = (),
 ) -> int:
@@ -103,7 +108,7 @@ def cost(
     return DONE
 
 
-def plot(folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")], /, *, plugin: Plugin = ()) -> int:
+def plot(folder: StudyFolder, /, *, plugin: Plugin = ()) -> int:
     """Draw verdict, table and figures of a study's folder from its records, however many there are.
 
     Args:
@@ -124,10 +129,10 @@ def plot(folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DI
 
 
 def export(
-    folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")],
+    folder: StudyFolder,
     /,
     *,
-    out: Annotated[Path, tyro.conf.arg(metavar="DIR")],
+    out: Out,
     plugin: Plugin = (),
 ) -> int:
     """Write a study's records as tables, runs.csv and rows.csv, and its trained models, models/KEY.safetensors.
@@ -151,7 +156,7 @@ def restore(
     folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="TABLES")],
     /,
     *,
-    out: Annotated[Path, tyro.conf.arg(metavar="DIR")],
+    out: Out,
     plugin: Plugin = (),
 ) -> int:
     """Write the folder that exported tables are of, so that `ctrnn study run` goes on where they end.

@@ -72,7 +72,7 @@ def shown(column: str) -> Any:
 def lost(rows: pd.DataFrame) -> str | None:
     """Write the mean of what is lost by solving the same weights exactly, with its 95 % interval."""
     found = paired(rows["own"] - rows["exact"])
-    return f"{found.mean:.3f} ({found.low:.3f} to {found.high:.3f})" if math.isfinite(found.low) else None
+    return f"{found:.3f}" if math.isfinite(found.low) else None
 
 
 BY = {"task": "task", "gate": "gate", "trained": "trained"}

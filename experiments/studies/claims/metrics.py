@@ -26,7 +26,7 @@ import torch
 
 import ctrnn
 from discretize import RiemannianAscent, SymbolModel
-from experiments.reports.spreads import NotEnoughError, Spread, number
+from experiments.reports.spreads import NotEnoughError, Spread, number, paired
 from experiments.seeds import generator
 from experiments.studies.results import Results, groups, where
 from experiments.studies.specs import Bands, Table, across, first, in_order
@@ -71,19 +71,15 @@ class MetricRun(Described):
     most: int
 
 
-def paired(rows: pd.DataFrame, axis: str, ours: str, theirs: str) -> Spread:
+def difference(rows: pd.DataFrame, axis: str, ours: str, theirs: str) -> Spread:
     """Compute by how many bits of the training one has more than the other, seed by seed, with a 95 % interval of the mean (t).
 
     Raises: NotEnoughError without two seeds that have both.
     """
-    from scipy.stats import t as student  # noqa: PLC0415
-
     both = rows.pivot_table(index="seed", columns=axis, values="training").reindex(columns=[ours, theirs]).dropna()
     if len(both) < 2:
         raise NotEnoughError(f"no two seeds have both {ours} and {theirs} yet")
-    found = both[ours] - both[theirs]
-    mean, half = float(found.mean()), float(student.ppf(0.975, len(found) - 1) * found.sem())
-    return Spread(mean, mean - half, mean + half, len(found))
+    return paired(both[ours] - both[theirs])
 
 
 def apart(results: Results) -> pd.DataFrame:
@@ -99,7 +95,7 @@ def beside(results: Results, axis: str, theirs: str, same: Sequence[str]) -> pd.
     for key, rows in groups(results.rows, [*same, "step"]).items():
         for ours in sorted(set(rows[axis]) - {theirs}):
             try:
-                found = paired(rows, axis, ours, theirs)
+                found = difference(rows, axis, ours, theirs)
             except NotEnoughError:
                 continue
             said = f"{round(found.mean)} ({round(found.low)} to {round(found.high)})"

@@ -169,11 +169,6 @@ def parts_found(results: Results) -> list[tuple[Comparison, Part, Spread]]:
     return [(one, part, measured) for (one, _, measured), part in zip(answers, judged, strict=True)]
 
 
-def interval(value: Spread) -> str:
-    """Write "0.8312 (0.8211 to 0.8401)"."""
-    return f"{value.mean:.4f} ({value.low:.4f} to {value.high:.4f})"
-
-
 def in_words(about: str, parts: Sequence[tuple[Comparison, Part, Spread]]) -> str:
     """Say of one question which differences are there, and how many of the others are not or are not told apart."""
     yes = [f"{one.words} {measured.mean:.4f}" for one, part, measured in parts if part.answer == "yes"]
@@ -194,7 +189,7 @@ def of_models(results: Results) -> pd.DataFrame:
         if read in (TRAINED, COUNT):
             rows = where(results.rows, model=model, stamps=stamps, read=read)
             row: dict[str, str | None] = {"model": NAMES[model] if read == TRAINED else COUNT, "stamps": stamps}
-            row["AUROC"] = interval(mean_drawn(folds, over_seeds(results) if read == TRAINED else 0.0))
+            row["AUROC"] = f"{mean_drawn(folds, over_seeds(results) if read == TRAINED else 0.0):.4f}"
             if read == TRAINED:
                 told = {name: str(spread(rows[name])) for name in ("best epoch", "seconds an epoch")}
                 row |= {"trainings": f"{len(rows)} in {len(folds)} folds", **told}
@@ -206,7 +201,7 @@ def of_comparisons(results: Results) -> pd.DataFrame:
     """Make a row for each comparison."""
     found = drawn(results)
     return pd.DataFrame(
-        {"about": one.about, "words": one.words, "difference": interval(measured), "folds": measured.count,
+        {"about": one.about, "words": one.words, "difference": f"{measured:.4f}", "folds": measured.count,
          "in each fold": str(spread(fold_differences(*map(found.__getitem__, one.sides)))),
          "effect": number(one.effect, 2), "answer": part.answer}
         for one, part, measured in parts_found(results)
@@ -218,7 +213,7 @@ def of_reads(results: Results) -> pd.DataFrame:
     found = drawn(results)
     return pd.DataFrame(
         {"model": NAMES[model], "stamps": stamps, "read": read,
-         "difference": interval(difference_drawn(folds, found[model, stamps, TRAINED]))}
+         "difference": f"{difference_drawn(folds, found[model, stamps, TRAINED]):.4f}"}
         for (model, stamps, read), folds in found.items() if read not in (TRAINED, COUNT)
     )  # fmt: skip
 
@@ -371,9 +366,9 @@ class PhysioNetFolds(Study):
             name: mean_drawn(found[read]) for name, read in (("labels mixed up", LABELS), (COUNT, NUMBER)) if read in found
         }
         if (mixed := controls.get("labels mixed up")) and abs(mixed.mean - CHANCE) > FAR:
-            raise NotEnoughError(f"with labels mixed up the AUROC is {interval(mixed)}, so that something tells them")
+            raise NotEnoughError(f"with labels mixed up the AUROC is {mixed:.4f}, so that something tells them")
         said = [in_words(about, list(some)) for about, some in groupby(parts, lambda each: each[0].about)]
-        numbers = {name: interval(value) for name, value in controls.items()}
+        numbers = {name: f"{value:.4f}" for name, value in controls.items()}
         said += [f"Control, {name}: AUROC {words}." for name, words in numbers.items()]
         said.append(f"Deviation over seeds in one fold: {number(over_seeds(results), 2)}." if over_seeds(results) > 0 else "")
         return Verdict([part for _, part, _ in parts], numbers, " ".join(said))

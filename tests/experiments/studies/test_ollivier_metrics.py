@@ -15,7 +15,7 @@ import ctrnn
 import discretize
 from experiments.reports.spreads import NotEnoughError
 from experiments.seeds import generator
-from experiments.studies.claims.metrics import DAMPENINGS, WRITTEN, MetricRun, paired
+from experiments.studies.claims.metrics import DAMPENINGS, WRITTEN, MetricRun, difference
 from experiments.studies.registry import study_named
 from experiments.studies.results import Results
 from experiments.symbols.laws.equal_blocks import EqualBlocks
@@ -31,11 +31,11 @@ def test_differences_are_of_pairs():
         for kind, values in (("a", one), ("b", [*other, 50.0]))  # a ninth of one kind alone
         for seed, value in enumerate(values)
     )
-    found, expected = paired(rows, "kind", "a", "b"), ttest_rel(one, other).confidence_interval(0.95)
+    found, expected = difference(rows, "kind", "a", "b"), ttest_rel(one, other).confidence_interval(0.95)
     assert (found.mean, found.low, found.high) == pytest.approx(((one - other).mean(), *expected))
     assert found.count == 8
     with pytest.raises(NotEnoughError, match="both a and c"):
-        paired(rows, "kind", "a", "c")
+        difference(rows, "kind", "a", "c")
 
 
 def measured(gap, other_gap):

@@ -213,3 +213,11 @@ def test_a_sentence_says_which_interval_holds_what():
 )
 def test_a_small_difference_is_written_in_digits_that_say_something(measured, words):
     assert str(Compared(measured, 1e-9)).startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("found", "text"),
+    [(Spread(0.12, 0.1, 0.144, 5), "0.12 (0.10 to 0.14)"), (Spread(0.5, 0.5, 0.5, 5), "0.50"), (paired([0.25]), "0.25")],
+)
+def test_an_interval_is_written_behind_its_mean_with_as_many_places_where_there_is_one(found, text):
+    assert f"{found:.2f}" == text

@@ -96,10 +96,7 @@ def steepest_cell(rows: pd.DataFrame) -> str:
 
 
 def gain_cell(rows: pd.DataFrame) -> str:
-    if not {0.0, 2.0} <= {*rows["exponent"]}:
-        return "–"
-    found = gain(rows)
-    return f"{found.mean:.3f} ({found.low:.3f} to {found.high:.3f})"
+    return f"{gain(rows):.3f}" if {0.0, 2.0} <= {*rows["exponent"]} else "–"
 
 
 def drawing_of(recording: str, cell: str) -> Drawing:

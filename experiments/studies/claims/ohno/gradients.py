@@ -83,10 +83,7 @@ def differences(results: Results) -> pd.DataFrame:
 
 
 def _interval(ours: pd.Series, theirs: pd.Series) -> str:
-    if len({*ours, *theirs}) == 1:
-        return "0"
-    found = difference(ours, theirs)
-    return f"{found.mean:.2f} ({found.low:.2f} to {found.high:.2f})"
+    return "0" if len({*ours, *theirs}) == 1 else f"{difference(ours, theirs):.2f}"
 
 
 def _by_model(caption: str, columns: Mapping[str, Any]) -> Table:

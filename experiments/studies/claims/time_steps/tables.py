@@ -48,11 +48,7 @@ def lost(rows: pd.DataFrame) -> Spread:
 
 
 def in_words(found: Spread) -> str:
-    if math.isnan(found.mean):
-        return "–"
-    if not math.isfinite(found.low) or found.low == found.high:
-        return f"{found.mean:.3f}"
-    return f"{found.mean:.3f} ({found.low:.3f} to {found.high:.3f})"
+    return "–" if math.isnan(found.mean) else f"{found:.3f}"
 
 
 def predicted(rows: pd.DataFrame) -> float | None:
