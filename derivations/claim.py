@@ -247,11 +247,21 @@ class Claim(Shown):
     where: tuple[str, ...] = ()
     prior_work: str = ""
 
+    @property
+    def corrected_by(self) -> str:
+        """Return what stands before a correction: "read as" where a kinder reading saves the print, else "right is"."""
+        return "read as" if self.verdict == REINTERPRETED else "right is"
+
+    @property
+    def corrected(self) -> str:
+        """Return the words of the correction, without its formula; "" where the print is not wrong."""
+        return (self.correction or "").partition(" | ")[0]
+
     def _rows(self) -> Iterable[tuple[str, Cells]]:
         yield "verdict", [self.verdict]
         yield f"{self.source}, {self.label}", [self.words or self.statement, *self.formulas]
         yield "for", self.provided
-        yield "right is", [*([self.correction.partition(" | ")[0]] if self.correction else []), *self.right]
+        yield self.corrected_by, [*([self.corrected] if self.corrected else []), *self.right]
         yield "evidence", self.evidence.split("; ")
         yield "counterexample", counterexample_cells(self.counterexample)
         yield "prior work", [self.prior_work] if self.prior_work else []

@@ -56,7 +56,7 @@ def _paragraph(claim: Claim) -> str:
     lines = [rf"\paragraph{{{plain(claim.label)}}} \emph{{{plain(claim.verdict)}.}} {plain(claim.words)}{given}"]
     lines += map(_display, claim.formulas)
     if claim.correction is not None:
-        lines += [rf"Right is: {plain(claim.correction.partition(' | ')[0])}", *map(_display, claim.right)]
+        lines += [f"{claim.corrected_by.capitalize()}: {plain(claim.corrected)}", *map(_display, claim.right)]
     return "\n".join(filter(None, [*lines, rf"{{\small {plain(claim.evidence)}\par}}", ""]))
 
 

@@ -105,10 +105,7 @@ def _table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
 
 def _right(claim: Claim) -> str:
     """Write the correction of a claim, or how to read it; nothing of a claim that holds as it is printed."""
-    if claim.correction is None:
-        return ""
-    says = "Read as" if claim.verdict == REINTERPRETED else "Right is"
-    return f"*{says}:* {_escaped(claim.correction.partition(' | ')[0])}"
+    return "" if claim.correction is None else f"*{claim.corrected_by.capitalize()}:* {_escaped(claim.corrected)}"
 
 
 def _remark(claim: Claim) -> str:

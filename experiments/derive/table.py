@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from derivations.claim import Claim
-from derivations.prover.verdict import REINTERPRETED, UNDECIDED
+from derivations.prover.verdict import UNDECIDED
 from derivations.report import WORDS
 
 __all__ = ["TITLES", "lines", "summary"]
@@ -32,8 +32,7 @@ def lines(claims: Iterable[Claim], width: int) -> Iterator[str]:
         mark = "" if claim.as_recorded else f"  !! recorded was: {claim.recorded}"
         yield from _hanging(f"  {WORDS[claim.verdict].short:<9} {claim.label:<22} ", claim.words + _provided(claim) + mark, width)
         if claim.correction is not None:
-            says = "read as: " if claim.verdict == REINTERPRETED else "right is:"
-            yield from _hanging(f"{'':12}{says} ", claim.correction.partition(" | ")[0], width)
+            yield from _hanging(f"{'':12}{claim.corrected_by + ':':<9} ", claim.corrected, width)
         if claim.verdict == UNDECIDED:
             yield from _hanging(f"{'':12}because:  ", claim.evidence, width)
         if claim.counterexample:

@@ -136,6 +136,24 @@ def test_the_page_is_whole_and_shows_formulas_as_mathml_and_text_as_text(claims)
     assert re.search(r"Not so at x = -?\d.*Right is:", text, re.DOTALL)
 
 
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda claims: "\n".join(table.lines(claims, 120)),
+        latex.document,
+        page.page,
+        lambda claims: markdown.paper("x", claims),
+        lambda claims: claims[0]._repr_html_(),
+    ],
+    ids=["table", "latex", "html", "markdown", "notebook"],
+)
+def test_a_kinder_reading_that_saves_a_print_is_told_as_a_reading_in_every_form(write):
+    saved = decided(Entry("x", "eq. 1", "Two terms.", (FALSE,), reading=Correction("As three.", TRUE)))
+    text = write([saved]).lower()
+    assert "read as" in text
+    assert "right is" not in text
+
+
 def test_the_latex_document_escapes_words(claims):
     text = latex.document(claims)
     assert r"\textless{}opens\textgreater{}" in text
