@@ -23,8 +23,7 @@ from torch import Tensor
 from discretize import SequenceModel
 from discretize.kernels.price import kernels_at_once
 from experiments.compare.cells import Layout
-from experiments.compare.conclusion import conclusion
-from experiments.compare.differences import FAMILIES
+from experiments.compare.differences import FAMILIES, conclusion
 from experiments.compare.figure import scores_figure
 from experiments.compare.tables import CostTable, CrosswiseTable, DifferencesTable, GateTable, rows_csv
 from experiments.models.integrators import EXACT, IntegratorSettings, under

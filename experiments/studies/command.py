@@ -146,9 +146,9 @@ def export(
     from experiments.studies.folder import described  # noqa: PLC0415
 
     described(folder)
-    from experiments.studies import export as files  # noqa: PLC0415
+    from experiments.studies import tables  # noqa: PLC0415
 
-    print(files.export(folder, out))
+    print(tables.export(folder, out))
     return DONE
 
 

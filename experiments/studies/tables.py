@@ -1,8 +1,9 @@
-r"""Writes the records of a study as tables, and reads them again.
+r"""Writes the records of a study as files for other programs, and reads its tables again.
 
     tables.json    name and scale of the study, and the commands that made it
     runs.csv       a row a run: axes, measures, seconds, and by which machine and versions
     rows.csv       a row a row that was measured
+    models/KEY.safetensors       the trained model, as `ctrnn.load` reads it
 
 Words are in quotation marks and numbers are not, so that "1" stays a word; what was not measured is empty, a list is words.
 """
@@ -17,13 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from ctrnn.storage.files import read_file
-from experiments.files import MOST_JSON, write_json
-from experiments.studies.folder import configuration_of, kept, opened, place_of
+from experiments.files import MOST_JSON, not_writable, ready_folder, write_json
+from experiments.studies.folder import configuration_of, kept, opened, place_of, records_in
 from experiments.studies.registry import study_named
 from experiments.studies.study import Record, Study
 from experiments.usage import UsageError
 
-__all__ = ["ABOUT_TABLES", "csv_text", "read_tables", "restore", "write_tables"]
+__all__ = ["ABOUT_TABLES", "csv_text", "export", "read_tables", "restore", "write_tables"]
 
 ABOUT_TABLES = "tables.json"  # not study.json: tables may be written into the folder of the study itself
 ABOUT = ("study", "scale", "commands")
@@ -125,3 +126,29 @@ def restore(tables: Path, out: Path) -> str:
         place_of(out, record["key"]).mkdir(parents=True, exist_ok=True)
         write_json(place_of(out, record["key"]) / "rows.json", record)
     return f"{out}: {len(records)} of {len(asked['runs'])} runs of {study.name}, {asked['scale']}"
+
+
+def export(folder: Path, out: Path) -> str:
+    """Write what the records of a study's folder say, and its models, into another folder; return in words what was written.
+
+    A run without a model, as one whose record alone was copied here, or that diverged in its first step, has its rows only.
+    """
+    import ctrnn  # noqa: PLC0415
+    from experiments.runs.checkpoints import NEWEST, PREVIOUS  # noqa: PLC0415 (torch)
+    from experiments.runs.folder import CONFIG, load  # noqa: PLC0415
+
+    asked, records = records_in(folder)
+    ready_folder(out)
+    places = {one["key"]: place_of(folder, one["key"]) for one in records}
+    models = {key: here for key, here in places.items() if (here / CONFIG).exists()}
+    models = {key: here for key, here in models.items() if (here / NEWEST).exists() or (here / PREVIOUS).exists()}
+    try:
+        write_tables(out, asked, records)
+        (out / "models").mkdir(exist_ok=True)
+        for key, here in models.items():
+            ctrnn.save(out / "models" / f"{key}.safetensors", load(here)[0])
+    except OSError as error:
+        raise not_writable(out, error) from None
+    runs = f"{len(records)} of {len(asked['runs'])} runs"
+    rows = sum(len(one["rows"]) for one in records)
+    return f"{out}: {runs} in runs.csv, {rows} rows in rows.csv, {len(models)} models in models/"

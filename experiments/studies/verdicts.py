@@ -1,7 +1,7 @@
 r"""Judges a claim, part by part, by the intervals that were measured.
 
 effect             the difference in print, or the least one that counts
-interval           95 %, of the difference measured; paired where runs are. Levels of several differences by Holm's method
+interval           95 %, of the difference measured; paired where runs are
 
 claimed            yes          the interval excludes what does not count: 0 of an effect in print, else what is below the effect
                    no           it does not come as far as the effect
@@ -17,17 +17,19 @@ verdict            reproduced        every part: yes
                    not reproduced    every part: no
                    partly            some yes, some no
                    undecided         else: by what the undecided parts are, it would be one or the other
+
+Levels of a study's differences are by Holm's step-down method, the surest of n at 1 - 0.05/n, the next at 1 - 0.05/(n - 1), ...,
+from the first that is undecided on all at its level: at least one answer is wrong by chance in one study of twenty at most.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from experiments.reports.spreads import NotEnoughError, Spread, difference, number
-from experiments.studies.holm import LEVEL, chance, levels
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,6 +38,8 @@ __all__ = ["Answer", "Compared", "Every", "NoVerdict", "Part", "Verdict", "compa
 
 Answer = Literal["yes", "no", "undecided"]
 Word = Literal["reproduced", "partly", "not reproduced", "undecided"]
+LEVEL = 0.95
+HALVINGS = 50
 
 
 @dataclass(frozen=True)
@@ -237,6 +241,26 @@ def _together(parts: Sequence[Part]) -> list[Part]:
     found = levels([chance(lambda level, of=one: of.at(level) != "undecided") for one in comparisons])  # type: ignore[misc]
     left = iter([replace(one, level=level) for one, level in zip(comparisons, found, strict=True)])
     return [replace(part, holds=next(left)) if isinstance(part.holds, Compared | Every) else part for part in parts]
+
+
+def levels(chances: Sequence[float]) -> list[float]:
+    """Return the level of each difference, from the chances at which they would be decided."""
+    found, failed = [LEVEL] * len(chances), False
+    level = LEVEL
+    for place, k in enumerate(sorted(range(len(chances)), key=chances.__getitem__)):
+        level = level if failed else 1 - (1 - LEVEL) / (len(chances) - place)
+        failed = failed or chances[k] > 1 - level
+        found[k] = level
+    return found
+
+
+def chance(decides: Callable[[float], bool]) -> float:
+    """Find the least chance of error at which an interval decides: `decides(level)` turns from yes to no as the level rises."""
+    low, high = 0.0, 1.0
+    for _ in range(HALVINGS):
+        middle = low + (high - low) / 2
+        low, high = (low, middle) if decides(1 - middle) else (middle, high)
+    return high
 
 
 @dataclass(frozen=True)

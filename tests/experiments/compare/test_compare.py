@@ -20,8 +20,7 @@ from discretize import Batch
 from experiments.__main__ import main
 from experiments.compare.cells import Layout, interval
 from experiments.compare.comparison import Comparison, Crossed
-from experiments.compare.conclusion import conclusion
-from experiments.compare.differences import ALIKE, OTHERWISE, differences, holm, paired
+from experiments.compare.differences import ALIKE, OTHERWISE, conclusion, differences, holm, paired
 from experiments.compare.figure import _look, scores_figure
 from experiments.compare.tables import CostTable, CrosswiseTable, DifferencesTable, rows_csv
 from experiments.models.integrators import IntegratorSettings, under

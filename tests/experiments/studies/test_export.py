@@ -13,11 +13,10 @@ from safetensors.numpy import load_file
 import ctrnn
 from experiments.runs.folder import load
 from experiments.runs.training import evaluate
-from experiments.studies.export import export
 from experiments.studies.folder import configuration_of, keep, kept, opened, place_of, records_in
 from experiments.studies.registry import study_named
 from experiments.studies.report import report_of
-from experiments.studies.tables import read_tables, restore, write_tables
+from experiments.studies.tables import export, read_tables, restore, write_tables
 from experiments.usage import UsageError
 
 ROOT = Path(__file__).resolve().parents[3]
