@@ -316,7 +316,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     program += words[1:2] if words[:1] == ["study"] and words[1:] and words[1] in studies.COMMANDS else []
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # what a terminal has no letter for is no reason to end
+            stream.reconfigure(errors="backslashreplace")  # a letter that the terminal lacks must not end a run
     try:
         with interruptible(), needed_by("this command", "all"):
             code = _run(words)
@@ -330,7 +330,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Whoever read our output has left; Python would complain once more on its way out.
         _discard_output()
         return BROKEN_PIPE
-    except OSError as error:  # what no command has a better word for: a disk or a device that is full, or fails
+    except OSError as error:  # a disk or device is full or fails, and no command said so in its own words
         _discard_output()
         where = f"{error.filename}: " if error.filename else ""
         line, code = f"{where}cannot be read or written ({error.strerror or error}).", IO_ERROR

@@ -30,7 +30,7 @@ def imported(file: str) -> ModuleType:
     if spec is None or spec.loader is None:
         raise UsageError(f"{path} is no Python file.")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # where type hints of its dataclasses are looked up
+    sys.modules[name] = module  # dataclasses look their type hints up there
     sys.path.insert(0, str(path.parent))
     try:
         with no_exit(str(path)):

@@ -114,7 +114,7 @@ def _names(hidden_by: Mapping[str, Path]) -> Iterator[tuple[str, str]]:
     others = overwritten()
     try:
         import ctrnn  # noqa: F401, PLC0415
-    except ImportError as error:  # it says more than that there is another one
+    except ImportError as error:  # its text names the cause, so it is shown
         others = {"refused": str(error)}
     yield from others.items()
     if not hidden_by and not others:

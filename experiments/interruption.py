@@ -96,4 +96,4 @@ def deferred() -> Iterator[Callable[[], bool]]:
         restore()
     if waiting:
         signal.raise_signal(waiting[0])
-        checkpoint()  # where an earlier one was swallowed
+        checkpoint()  # a signal raised inside a weak reference's callback was swallowed

@@ -43,7 +43,7 @@ __all__ = ["SUFFIXES", "differences", "run"]
 SUFFIXES = (".md", ".tex")
 MOST = 1 << 21  # bytes
 NOWHERE = Token("", "", 1, 1)
-UNKNOWN = (UnknownOperation, TimeoutError, ValueError, TypeError, RuntimeError)  # what code raises that is not read
+UNKNOWN = (UnknownOperation, TimeoutError, ValueError, TypeError, RuntimeError)  # raised for code that cannot be read
 
 
 def run(file: Path, form: str, out: Path | None, *, run_code: bool = False, seconds: float = SECONDS) -> bool:

@@ -82,7 +82,7 @@ def _arguments(cell: str, maker: Callable[..., object], words: Sequence[str]) ->
     given: dict[str, Any] = {key: value_of(text) for key, text in assignments(words).items()}
     try:
         parameters = inspect.signature(maker).parameters.values()
-    except ValueError:  # of what is not written in Python
+    except ValueError:  # a signature of C code cannot be read
         return given
     named = [each for each in parameters if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
     if not any(each.kind is each.VAR_KEYWORD for each in parameters) and (other := given.keys() - {each.name for each in named}):

@@ -106,7 +106,7 @@ def signature(thing: object) -> str:
 
     try:
         found = inspect.signature(thing)  # type: ignore[arg-type]
-    except ValueError:  # of an exception or a warning without an `__init__` of its own
+    except ValueError:  # exceptions without an `__init__` have no signature
         return ""
     gives = found.return_annotation
     gives = found.empty if inspect.isclass(thing) else _Bare(gives) if isinstance(gives, str) else gives

@@ -29,7 +29,7 @@ from experiments.studies.command import COMMANDS as STUDIES
 __all__ = ["setup"]
 
 NAMES = reading.public_names()
-BARE = {name.rpartition(".")[2]: name for name in reversed(NAMES)}  # of two packages the one that comes first to be learned
+BARE = {name.rpartition(".")[2]: name for name in reversed(NAMES)}  # two packages: the one that is learned first wins
 FOREIGN = {name: f"torch.{name}" for name in ("Tensor", "Generator", "device", "dtype")}  # as annotations name them
 TITLES = {page: file for file, page in reading.MOVED.items()}
 MADE = ("api/", "project/")  # folders of docs/ that are written here, and that git ignores
@@ -176,7 +176,7 @@ class Public(SphinxDirective):
             kind = "class" if inspect.isclass(thing) else "method" if of_class else "function"
             fence = [f"```{{py:{kind}}} {name.removeprefix(f'{module}.')}{reading.signature(thing)}", f":module: {module}"]
         made = self.parse_text_to_nodes("\n".join([*fence, "```"]))
-        if ":value:" not in fence[-1]:  # else the docstring is that of its type
+        if ":value:" not in fence[-1]:  # a value's docstring is that of its type
             described = [node for node in made if isinstance(node, addnodes.desc)]
             body = docstring_nodes(inspect.getdoc(thing) or "", module, reading.argument_names(thing))
             (described[0][-1] if described else made).extend(body)
@@ -279,7 +279,7 @@ def resolve(app: Sphinx, env: BuildEnvironment, node: addnodes.pending_xref, sho
         )
         return None
     there = node["reftype"] == "page" and node["reftarget"] in env.all_docs
-    return make_refnode(app.builder, env.docname, node["reftarget"], None, shown) if there else None  # of which Sphinx warns
+    return make_refnode(app.builder, env.docname, node["reftarget"], None, shown) if there else None  # None: Sphinx warns
 
 
 def leave(app: Sphinx, env: BuildEnvironment, node: addnodes.pending_xref, shown: nodes.Element) -> nodes.Node | None:
@@ -302,10 +302,10 @@ def visit_math(self: HTML5Translator, node: nodes.math | nodes.math_block) -> No
 def mathml(node: nodes.Element, display: str) -> str:
     text = re.sub(r"\\label\{[^}]*\}", "", node.astext())
     text = re.sub(r"\\tag\{([^}]*)\}", r"\\qquad (\1)", text)
-    text = re.sub(r"\\(begin|end)\{aligned\}", r"\\\1{align*}", text)  # which the library knows, and aligned not
+    text = re.sub(r"\\(begin|end)\{aligned\}", r"\\\1{align*}", text)  # latex2mathml knows align*, not aligned
     try:
         made = convert(text, display=display)
-    except Exception as error:  # of this library there is no common one
+    except Exception as error:  # latex2mathml's errors have no common base
         made = repr(error)
     if unread := re.search(r"^[^<].*|<mi>(\\|&(?!#))[^<]*", made):
         logging.getLogger(__name__).warning("latex2mathml does not read %s: %s", text, unread[0], location=node)

@@ -19,7 +19,7 @@ from experiments.studies.results import Results
 __all__ = ["BY_RUN", "BY_TRAINING", "ROUNDING", "Layout", "Place", "Seeds", "cells", "interval", "where_in_words"]
 
 ROUNDING = 1e-6  # of the largest score; they are means in float32, and what is nearer is equal
-BY_TRAINING, BY_RUN = "training", "run"  # by which a number may be missing
+BY_TRAINING, BY_RUN = "training", "run"  # reasons why a number is missing
 Seeds = dict[int, Mapping[str, Any]]  # seed -> what was measured; "lost" is BY_TRAINING, BY_RUN or ""
 
 

@@ -167,7 +167,7 @@ def comparison(
     ways = [(name, steps) for name in _once("integrator", names) for steps in ([1] if name == EXACT else _steps(dt))]
     base = _base(task, fields[0], names[0], dict(settings), as_text)
     fields = _once("field", [_field_named(each) for each in fields])
-    base.task.fingerprint()  # what is wrong with files is said before anything is trained
+    base.task.fingerprint()  # raises for wrong files before anything is trained
     played = _speeds(base.task, speeds)
     for speed in played:
         dataclasses.replace(base, task=base.task.at_speed(speed, True))  # refused where a run of its own would be

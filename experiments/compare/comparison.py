@@ -139,10 +139,10 @@ class Comparison(Study):
         fine = self._fine(self.base.integrator_settings)
         ways = ways_to_run(model, [*self.ways.values()], fine)
         reference = None
-        if not noise_of(model, 1, 0):  # of which there is no one solution
+        if not noise_of(model, 1, 0):  # an equation with noise has no one solution to compare with
             reference = ways[EXACT] if EXACT in ways else under(model, EXACT, fine)
         task, training = run.configuration.task, run.configuration.training
-        with torch_defaults(torch.get_num_threads(), torch.float32), kernels_at_once():  # of what the task draws, as in training
+        with torch_defaults(torch.get_num_threads(), torch.float32), kernels_at_once():  # the task draws its test as in training
             rows = crosswise(task, ways, training, Crossed, self.speeds or (None,), self.clocks, reference)
         return [
             {"run_as": row.pop("way"), "clock_given": row.pop("clock_given"), "speed": row.pop("clock"), **row} for row in rows

@@ -186,7 +186,7 @@ def _in_words(layout: Layout, ours: str, theirs: str, above: bool, found: Sequen
     """Write "euler is below exact by 0.41 (95 % 0.3 to 0.5) at c = 4, and at c = 2": the largest first, with its size."""
     first = found[0].measured
     assert first is not None
-    low, high = sorted((abs(first.low), abs(first.high)))  # of one sign, or they would not be told apart
+    low, high = sorted((abs(first.low), abs(first.high)))  # both ends have one sign, else the two would not be told apart
     where, *more = (where_in_words(layout, each.field, each.clock, each.speed) for each in found)
     size = f"by {number(abs(first.mean), 2)} (95 % {number(low, 2)} to {number(high, 2)})"
     at = f"{where and ' at '}{where}{''.join(f', and at {place}' for place in more)}"

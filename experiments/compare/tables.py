@@ -88,7 +88,7 @@ def _difference(one: Difference) -> str:
         return f"× on {one.lost} seeds"
     mean, low, high = (number(value) for value in (one.measured.mean, one.measured.low, one.measured.high))
     if math.isnan(one.holm):
-        return f"{mean} on every seed"  # which is no test: nothing says how it varies
+        return f"{mean} on every seed"  # no test is made: equal differences have no variance
     excludes_0 = one.measured.low > 0 or one.measured.high < 0
     return f"{mean} ({low} to {high}){f', p {number(one.holm, 2)}' * excludes_0}{' ★' * one.told_apart}"
 

@@ -26,7 +26,7 @@ from experiments.data.untrusted import open_bounded, quoted
 from experiments.usage import UsageError
 
 if TYPE_CHECKING:
-    import _csv  # where the type of csv.reader is
+    import _csv  # only this module has the type of csv.reader
 
 __all__ = ["LOOKED_AT", "SEPARATORS", "Layout", "layout_of", "open_lines", "rows_of"]
 
@@ -186,7 +186,7 @@ def _fit(head: Sequence[str], start: int, sign: str, is_number: Callable[[str], 
     width = max(widths, key=lambda each: (widths[each], each))
     wide = [k for k, (_, row) in enumerate(rows) if _width(row) >= width and not any(map(is_number, row))]
     above = next((k for k in wide if k == 0 or not any(map(begins_as_number, rows[k][1]))), 0)
-    if any(_width(row) >= width for _, row in rows[:above]):  # these are rows, and names are missing
+    if any(_width(row) >= width for _, row in rows[:above]):  # rows as wide as the table stand above: there is no line of names
         above = 0
     names = _names(rows[above][1])
     if above > MOST_REMARKS or len(names) < 2 or not all(_is_row(row, len(names)) for _, row in rows[above + 1 :]):

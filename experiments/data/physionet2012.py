@@ -125,7 +125,7 @@ def _loose(folder: Path, sets: list[Path], wanted: re.Pattern[str]) -> Iterator[
     """Yield name and content of the files in a folder and those of the sets; others are not looked at."""
     for part in (folder, *sets):
         paths = [path for path in part.iterdir() if wanted.fullmatch(path.relative_to(folder).as_posix())]
-        for path in sorted(paths, key=lambda path: (len(path.name), path.name)):  # by number, as none begins with 0
+        for path in sorted(paths, key=lambda path: (len(path.name), path.name)):  # sorts by number, since no name begins with 0
             yield str(path), read_bytes(path, MOST_BYTES)
 
 

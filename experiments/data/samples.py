@@ -88,7 +88,7 @@ def _say_if_rounded(table: Columns, keys: np.ndarray, time: str) -> None:
     column = table.frame[time]
     if pd.api.types.is_float_dtype(column):
         given = column.to_numpy(getattr(column.dtype, "numpy_dtype", column.dtype))
-        latest = keys[np.abs(given).argmax()]  # where the numbers of a dtype are furthest apart
+        latest = keys[np.abs(given).argmax()]  # floats are furthest apart at the largest value
         stamps = torch.from_numpy(np.sort(given[keys == latest]))
         checks.say_if_rounded(f"{table.path}: {time}", stamps.double(), stamps.dtype)
 
@@ -201,7 +201,7 @@ def target_of(table: Columns, targets: tuple[str, ...], predict: str, joined: Jo
         places = pd.Index(classes, dtype=object).get_indexer(pd.Index(words, dtype=object)).astype(np.float64)
         places = np.where(places == NO_CLASS, np.nan, places)
         found = joined.values(places)
-        if joined.how == "mean":  # of classes there is none
+        if joined.how == "mean":  # classes have no mean
             one, other = (joined._replace(how=how).values(places)[joined.stand] for how in ("min", "max"))
             if (mixed := np.flatnonzero(joined.stand)[one < other]).size:
                 row, names = int(mixed[0]) + 1, [quoted(classes[int(k[one < other][0])]) for k in (one, other)]

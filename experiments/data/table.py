@@ -109,7 +109,7 @@ def read_rows(
                     pool = {"": None}
         _check_size(path, len(columns[0]), len(columns), "text")
         total = len(columns[0]) + sum(1 for _ in rows)
-    while columns and columns[0] and all(column[-1] is None for column in columns):  # of separators alone, as Excel leaves them
+    while columns and columns[0] and all(column[-1] is None for column in columns):  # Excel leaves rows of separators alone
         for column in columns:
             column.pop()
         total -= 1

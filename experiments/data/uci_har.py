@@ -81,7 +81,7 @@ def _table(path: Path, width: int) -> NDArray[Any]:
     data = read_bytes(path, MOST_BYTES)
     try:
         found = np.loadtxt(io.BytesIO(data), ndmin=2)
-    except ValueError as error:  # which says in which row
+    except ValueError as error:  # its text names the row
         raise UsageError(f"{path}: {error}") from None
     if not len(found) or found.shape[1] != width:
         raise UsageError(f"{path}: {' x '.join(map(str, found.shape))} numbers, rows of {width} are expected.")

@@ -97,7 +97,7 @@ def open_bounded(path: Path, most: int) -> Iterator[IO[bytes]]:
     except DAMAGED as error:
         raise _damaged(path, error) from None
     except OSError as error:
-        if suffix == ".bz2" and error.errno is None:  # as bz2 says of damage
+        if suffix == ".bz2" and error.errno is None:  # bz2 reports damaged data by an OSError without errno
             raise _damaged(path, error) from None
         raise unreadable(path, error) from None
 

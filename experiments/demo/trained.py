@@ -176,7 +176,7 @@ def clock_given(model: SequenceModel, integrator: str, n: int) -> Clocked:
     batch, speed = played(n), OWN_TIME / n
     xs, ts = batch.xs.double(), speed * torch.arange(len(batch.xs) + 1, dtype=torch.float64)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", StepWarning)  # what Euler's step does on fast clocks is what is shown
+        warnings.simplefilter("ignore", StepWarning)  # the figure shows what the warning says
         states, _ = fine.rnn(xs, ts=ts)
     before = torch.cat([torch.zeros_like(states[:1]), states[:-1]])  # a step has the gate of the state it starts from
     gate = speed * float(fine.field.leak(fine.field.project(xs), before).max())  # with decay h the leak is the rate

@@ -95,7 +95,7 @@ def write_report(found: Report, form: str, out: Path | None, command: str) -> No
 
 def watched(decided: Iterator[Claim], claims: list[Claim] | None = None) -> Iterator[Claim]:
     """The claims as they come, kept, with their number on a terminal's last line."""
-    live = sys.stderr.isatty() and (claims is None or not sys.stdout.isatty())  # what is shown as it comes needs no count
+    live = sys.stderr.isatty() and (claims is None or not sys.stdout.isatty())  # claims that are printed need no count
     claims = [] if claims is None else claims
     for claim in decided:
         checkpoint()

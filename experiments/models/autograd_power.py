@@ -25,4 +25,4 @@ class AutogradPower(PowerDecay):
     def forward(self, h: Tensor) -> Tensor:
         return h.abs() ** self.exponent * h
 
-    leak, after = PowerDecay.leak, PowerDecay.after  # of the same decay
+    leak, after = PowerDecay.leak, PowerDecay.after  # both depend on the decay's values, which are the same

@@ -111,7 +111,7 @@ def variance() -> Figure:
         figure, (ax,) = plots.panels(1, 3.5)
         for step, colour, mark in zip(STEPS, COLOURS, MARKS, strict=True):
             if isinstance(step, discretize.Milstein):
-                continue  # as Euler's
+                continue  # its variance is Euler's
             drawn = [dt for dt in fine if 0 < _said(step, dt) < HIGHEST]
             ax.plot(drawn, [_said(step, dt) for dt in drawn], color=colour, linewidth=1)
             seen = [dt for dt in measured if 0 < _said(step, dt) < HIGHEST]  # beyond 2 it is negative: no rest

@@ -112,7 +112,7 @@ def paired(differences: Iterable[float]) -> Spread:
 def _by_t(mean: float, count: int, test: Callable[..., Any], *samples: object, **options: object) -> Spread:
     """Give a mean the 95 % interval of a t test of SciPy's."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # of numbers that are nearly the same, whose interval is short
+        warnings.simplefilter("ignore", RuntimeWarning)  # nearly equal numbers lose digits, and their interval is short
         found = test(*samples, **options)
         interval = found.confidence_interval(0.95)
     return Spread(mean, float(interval.low), float(interval.high), count, float(found.df))

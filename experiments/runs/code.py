@@ -41,7 +41,7 @@ def digests_of(files: Iterable[str]) -> dict[str, str]:
 def _follow(file: Path, places: list[str], found: dict[Path, str], package: str = "") -> None:
     try:
         tree = ast.parse(file.read_bytes())
-    except (OSError, SyntaxError, ValueError):  # which running it says, or has said
+    except (OSError, SyntaxError, ValueError):  # importing the file raises the same error to the user
         return
     for name in _imported(tree, package):
         for module, spec in _specs(name, places):

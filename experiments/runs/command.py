@@ -65,7 +65,7 @@ def run(
     _refuse_twins(runs)
     for k, each in enumerate(runs.values()):
         if k == 0 or each.task != first.task:
-            each.task.fingerprint()  # what is wrong with files is said before the first run begins
+            each.task.fingerprint()  # raises for wrong files before the first run begins
     looked = first.task.look()
     if look:
         print(looked)
@@ -130,7 +130,7 @@ def _by_workers(
 
     for name in asked:
         if not resume:
-            refuse_run(folder / name)  # so that what goes on in a worker is what a worker has begun
+            refuse_run(folder / name)  # workers resume, and may only resume what a worker began
     pool = WorkerPool(min(workers, len(asked)), Work("experiments.runs.command:begin", given))
     with closing(pool.carry_out(list(asked.items()))) as ends:
         for end in ends:
@@ -242,7 +242,8 @@ def _run_one(
     config = read_json(folder / CONFIG) or {}
     by = config.get("machine", {}).get("device") or f"{config.get('threads')} thread(s)"
     took = f"{outcome.steps} steps in {outcome.seconds:.1f} s by {by}"
-    sys.stdout.write(f"{name and f'{name}: '}{what}, {took}: test {measures}{beside}\n")  # at once: several workers write
+    # One call, line end and all: several workers write here.
+    sys.stdout.write(f"{name and f'{name}: '}{what}, {took}: test {measures}{beside}\n")
     sys.stdout.flush()
     if outcome.far_worse:
         print(f"ctrnn train: {outcome.far_worse}", file=sys.stderr)

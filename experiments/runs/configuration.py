@@ -111,7 +111,7 @@ class TrainingSettings(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.seed < 0:  # of any size above
+        if self.seed < 0:  # there is no upper limit
             raise ValueError(f"`seed` must be at least 0, got {self.seed}.")
         for name in ("lr", "clip"):
             value = getattr(self, name)

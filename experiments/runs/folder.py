@@ -132,8 +132,8 @@ def held_folder(folder: Path, configuration: Configuration, resume: bool) -> Ite
     Raises:  UsageError for a folder that holds a run already (without `resume`), or of other settings, or that another process
              trains in, or that cannot be written, and for data that cannot be read.
     """
-    configuration.to_json()  # refused before anything is written,
-    configuration.task.fingerprint()  # and so are files that are not there
+    configuration.to_json()  # raises for settings that cannot be written
+    configuration.task.fingerprint()  # raises for files that are not there
     check_no_links(folder, *FILES)
     lock = FileLock(folder / LOCK, timeout=0)
     try:

@@ -133,7 +133,7 @@ class MLflow(_Tracker):
         self.client, self.last = MlflowClient(), 0
         words = {key: str(value) for key, value in settings.items()}
         if self.run:
-            before = self.client.get_run(self.run).data.params  # which cannot be changed
+            before = self.client.get_run(self.run).data.params  # MLflow refuses to change a parameter
             longer = [RunTag(key, value) for key, value in words.items() if before.get(key) != value]
             self.client.log_batch(self.run, tags=longer)
             self.client.update_run(self.run, status="RUNNING")
@@ -219,7 +219,7 @@ class _Sender:
             self.logger.start(plain)
         except Exception as error:
             if self.name:
-                with suppress(Exception):  # of what was not begun; what was would stay open
+                with suppress(Exception):  # closes a tracker that began before the error; fails for one that did not
                     self.logger.finish("failed")
             again = f"; without --log {self.name} the run is the same, and --resume --log {self.name} sends all of it later"
             raise UsageError(f"log {self._called} cannot begin ({_words(error)}){again if self.name else ''}.") from error
@@ -262,7 +262,7 @@ class _Sender:
             return
         try:
             call()
-        except Exception as error:  # of a tracker: whatever it is, it costs no run
+        except Exception as error:  # no error of a tracker may cost a run
             self.works = False
             later = f", and --resume --log {self.name} sends what is missing" if self.name else ""
             print(

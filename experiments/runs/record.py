@@ -50,14 +50,14 @@ class RunRecord:
         found = read_json(folder / CONFIG)
         self.threads = self._threads(found or {}) or threads
         with self._writing():
-            for left in folder.glob(f".*{PART}"):  # by a process that was killed
+            for left in folder.glob(f".*{PART}"):  # a process that was killed leaves its temporary file
                 left.unlink()
             if (folder / STOPPED).exists():  # the run goes on, and its page is of what was
                 (folder / STOPPED).unlink()
                 (folder / PAGE).unlink(missing_ok=True)
             if found is None:
                 self._write_config()
-            elif configuration.extends(Configuration.from_json(found["configuration"])):  # and so has no result yet
+            elif configuration.extends(Configuration.from_json(found["configuration"])):  # a longer run has no result yet
                 (folder / RESULT).unlink(missing_ok=True)
                 longer = {"configuration": configuration.to_json(), "command": configuration.command(folder)}
                 write_json(folder / CONFIG, found | longer)
@@ -150,7 +150,7 @@ class RunRecord:
     def _cut_back(self) -> None:
         lines = read_file(self._metrics).splitlines(keepends=True) if self._metrics.exists() else []
         kept = [k for k, line in enumerate(lines) if k and 1 <= _step_of(line) <= self._kept]
-        for k in range(kept[-1] + 1 if kept else 0):  # what comes after is cut off, whatever it is
+        for k in range(kept[-1] + 1 if kept else 0):  # cuts off whatever stands behind the last whole row
             if not lines[k].isascii():
                 raise StoppedError(
                     f"{self._metrics} is damaged (line {k + 1} is not text). Nothing was changed; mend that line, or move the "

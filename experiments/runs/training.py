@@ -249,7 +249,7 @@ class Training(Loop):
         self.rates = GDtSummary.of(self.model.rnn)
         self.parameters = learned(self.model, settings.frozen)
         self.threads = settings.threads or threads_for(self.parameters, settings.batch)
-        self.rate = settings.lr  # at which a plateau is, before the factor of the step
+        self.rate = settings.lr  # the plateau's rate, before the schedule's factor
         self.optimizer = optimizer(settings, self.parameters)
         self.kept: dict[str, Tensor] | None = None  # weights at the best evaluation, where these are to be kept
         self.engines: list[str] = []  # of the steps taken, on which bits depend
@@ -439,7 +439,7 @@ def _completed(configuration: Configuration, folder: Path) -> Outcome | None:
         return None  # the run goes on from the checkpoint that is whole, and says so
     if state["step"] != result["steps"]:
         return None
-    run = _begun(replace(configuration, training=replace(configuration.training, device="cpu")))  # to be read anywhere
+    run = _begun(replace(configuration, training=replace(configuration.training, device="cpu")))  # any machine has a CPU
     run.load(state, folder)
     if not run.finished:
         return None

@@ -53,7 +53,7 @@ class Times:
 
     def seconds(self, configuration: Configuration) -> float:
         training = configuration.training
-        evaluations = training.steps // training.evaluate_every + 1  # and the test
+        evaluations = training.steps // training.evaluate_every + 1  # the test is one evaluation more
         return self.start + training.steps * self.step + evaluations * self.evaluation + self.measures
 
 

@@ -65,7 +65,7 @@ class RayPool:
                         yield End(key, lost=f"its worker was lost, {TRIES} times: {str(error).strip().splitlines()[0]}")
         finally:
             for reference in at_work:
-                ray.cancel(reference, force=False)  # as by Ctrl-C: a training saves, and ends
+                ray.cancel(reference, force=False)  # acts as Ctrl-C does: a training saves and ends
             if at_work:
                 ray.wait(list(at_work), num_returns=len(at_work), timeout=GRACE)
             ray.shutdown()

@@ -79,7 +79,7 @@ class NextCharacter(ClassAtEverySample):
         for piece in _pieces(self.part_of("train")):
             pairs += torch.bincount(kinds * piece[:-1] + piece[1:], minlength=kinds**2)
             single += torch.bincount(piece[1:], minlength=kinds)
-        single[int(self.part_of("train")[:1])] += 1  # which no other precedes
+        single[int(self.part_of("train")[:1])] += 1  # the first character has no predecessor
         return {"memoryless": pairs.view(kinds, kinds).tolist(), "constant": [single.tolist()]}
 
 

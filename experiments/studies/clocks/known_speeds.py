@@ -70,7 +70,7 @@ def follows(elapsed: Tensor, speeds: Tensor, later: Tensor) -> list[Row]:
     by_speed = {round(1 / one): e[c == one].mean(0) / one for one in c.unique().tolist()}
     p, e_log = exponents(elapsed, speeds, later), elapsed.double().clamp(min=LEAST).log()
     pairs = torch.cat([e_log[later], c.log()[:, None]], 1)
-    correlation = torch.corrcoef(pairs.T)[-1, :-1].nan_to_num()  # of a constant gate there is none
+    correlation = torch.corrcoef(pairs.T)[-1, :-1].nan_to_num()  # a constant gate has no correlation: nan
     return [
         *({"kind": "speed", "slowness": n, "elapsed": float((one / by_speed[1]).quantile(HALF))} for n, one in by_speed.items()),
         {

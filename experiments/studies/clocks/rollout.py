@@ -37,7 +37,7 @@ RATES = {"sigmoid": "gated", "softplus": "gated-softplus", "exponential": "gated
 INTEGRATORS = ("euler", "exponential-euler", EXACT)
 SOFTPLUS_CLOCK = "softplus-clock"
 WAYS = {"euler": "Euler", "exponential-euler": "exponential", EXACT: "exact", SOFTPLUS_CLOCK: "softplus clock"}
-FINE = IntegratorSettings(rtol=1e-5, atol=1e-7)  # so that what is left between clocks is not the solver's
+FINE = IntegratorSettings(rtol=1e-5, atol=1e-7)  # fine enough that differences between clocks are not the solver's error
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,8 @@ def roll_out(model: SequenceModel, batch: Batch, own_time: float | Tensor | None
     xs, begun = batch.xs.to(model.read_out.weight), time.perf_counter()
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SolverWarning)  # of costs, which are not measured here
-            warnings.simplefilter("ignore", StepWarning)  # of g dt, which is
+            warnings.simplefilter("ignore", SolverWarning)  # warns of costs, which are not measured here
+            warnings.simplefilter("ignore", StepWarning)  # warns of g dt, which is measured here
             states, _ = model.rnn(xs, ts=batch.ts, lengths=batch.lengths, **noise)
     except (SolverError, StepError):
         return None

@@ -159,7 +159,7 @@ def dataset_from(task: TableSettings, table: Columns, digest: str, deal: Deal = 
         if not pieces:
             raise UsageError(f"{path}: no sequence with a target is in {split}; {about_split}.")
         order = torch.randperm(len(pieces), generator=generator_of(0, "csv", split)).tolist()
-        parts[split] = [pieces[k] for k in order]  # so that the first ones are as good as any
+        parts[split] = [pieces[k] for k in order]  # shuffled: the first ones are a fair sample
     dealt_to = {split: [(k, span) for part, k, span in places if part == split] for split in SPLITS}
     own = [split for k, split in enumerate(SPLITS) if dealt_to[split] not in [dealt_to[before] for before in SPLITS[:k]]]
     masked = any(bool(one.xs.isnan().any()) for split in SPLITS for one in parts[split])

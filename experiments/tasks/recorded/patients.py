@@ -226,7 +226,7 @@ def _scale(values: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
             continue
         least, most = seen.quantile(torch.tensor(TAILS, dtype=torch.float64)).tolist()
         deviation, mean = torch.std_mean(seen.clamp(least, most), correction=0)
-        same = float(deviation) <= CONSTANT * max(abs(least), abs(most))  # and says that it is there
+        same = float(deviation) <= CONSTANT * max(abs(least), abs(most))  # a constant channel only says that it was measured
         scales.append((float(mean), 1.0 if same else float(deviation), least, most))
     mean, deviation, least, most = torch.tensor(scales, dtype=torch.float64).T
     return mean, deviation, least, most

@@ -82,7 +82,7 @@ def places(rows: int, speed: float, factors: Tensor) -> Tensor:
     k = (torch.searchsorted(ends, samples, right=True) - 1).clamp(max=len(factors) - 1)
     found = (bounds[k] + (samples - ends[k]) * speed * factors[k]).clamp(max=rows - 1)
     whole = found.round()
-    return whole.where((found - whole).abs() < 1e-9, found)  # in rows, of which there are at most 2^31
+    return whole.where((found - whole).abs() < 1e-9, found)  # a row that is missed by rounding alone
 
 
 def factors_of(warp: float, generator: torch.Generator) -> Tensor:

@@ -54,7 +54,7 @@ class Table(TableSettings, Task):
     def holding(cls, dataset: Dataset, settings: TableSettings) -> Self:
         """Return the task of a table that is in memory, and was read."""
         task = cls(**{setting.name: getattr(settings, setting.name) for setting in fields(TableSettings)})
-        task.__dict__["_found"] = dataset  # where functools.cached_property keeps it
+        task.__dict__["_found"] = dataset  # functools.cached_property reads this entry
         return task
 
     def __post_init__(self) -> None:
@@ -72,7 +72,7 @@ class Table(TableSettings, Task):
         try:
             about = Path(self.data).stat()
         except OSError:
-            return dataset_of(table, 0, 0)  # which says what is wrong
+            return dataset_of(table, 0, 0)  # raises an error that says what is wrong
         found = dataset_of(table, about.st_size, about.st_mtime_ns)
         self._check_speed(found)
         return found
@@ -266,7 +266,7 @@ class Table(TableSettings, Task):
             return {"blind": float(_deviance(rates[~test.isnan()], test[~test.isnan()]))}
         known = {"blind": float(test[~test.isnan()].square().mean())}
         before = [one.before for one in self._pieces("test") if one.before is not None]
-        if before:  # where no value was seen before, the mean
+        if before:  # a channel without an earlier value is predicted by its mean, which is 0
             known["last value"] = float((torch.cat(before).nan_to_num(0.0) - test).square().nanmean())
         return known
 
