@@ -1,4 +1,4 @@
-r"""Carries out `ctrnn compare`, and `compare` in Python: checks all that is asked, and hands the study to the runner.
+r"""Checks all that `ctrnn compare`, and `compare` in Python, ask, and makes the comparison that the runner carries out.
 
 --field gated,lstm,mine.py:Net  --integrator euler,exact  --dt 1,1/2  --speeds 1/2,1,2  --clock given,hidden  --seeds 5
 """
@@ -6,7 +6,6 @@ r"""Carries out `ctrnn compare`, and `compare` in Python: checks all that is ask
 from __future__ import annotations
 
 import dataclasses
-import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
@@ -20,9 +19,8 @@ from experiments.models.integrators import EXACT, INTEGRATORS, integrator_name, 
 from experiments.plugins import named_fields
 from experiments.runs.command import refuse_unread
 from experiments.runs.configuration import Configuration, by_key, configuration_from_words, from_things
-from experiments.settings import assignments
 from experiments.studies.study import data_path
-from experiments.usage import UsageError, check_word, typed
+from experiments.usage import UsageError, check_word
 
 if TYPE_CHECKING:
     from ctrnn import VectorField
@@ -31,7 +29,7 @@ if TYPE_CHECKING:
     from experiments.studies.report import Report
     from experiments.tasks.task import Task
 
-__all__ = ["DEFAULT_SPEEDS", "INTEGRATOR", "SETTINGS", "compare", "run"]
+__all__ = ["DEFAULT_SPEEDS", "INTEGRATOR", "SETTINGS", "compare", "comparison", "listed"]
 
 INTEGRATOR = ("euler", "exponential-euler", EXACT)
 T = TypeVar("T")
@@ -41,50 +39,6 @@ SETTINGS: dict[str, Any] = {"steps": 300, "optimizer": "adam", "lr": 4e-3, "clip
 COUNTED = {"seed": "--seeds", "substeps": "--dt"}  # settings that a comparison counts itself
 CLOCKS = {"given": True, "hidden": False}
 FOLDERS = {"vowels": "japanese_vowels/", "har": "uci_har/"}  # of `--data DIR`
-
-
-def run(
-    task: str,
-    field: str,
-    integrator: str,
-    speeds: str | None,
-    clock: str,
-    dt: str,
-    seeds: int,
-    score: str | None,
-    words: Sequence[str],
-    out: Path,
-    workers: int | None,
-    on: str,
-    plugins: Sequence[str],
-    data: Path | None = None,
-) -> bool:
-    """Carry out what is typed; False if a run failed. Raises: UsageError for what is wrong, before anything is trained."""
-    fields, files = named_fields(_listed("field", field), plugins)
-    given = assignments(words)
-    made = comparison(
-        task,
-        fields,
-        _listed("integrator", integrator),
-        dt=_listed("dt", dt),
-        speeds=None if speeds is None else _listed("speeds", speeds),
-        clock=_listed("clock", clock),
-        seeds=seeds,
-        score=score,
-        settings=given,
-        as_text=True,
-    )
-    if looked := made.base.task.look():
-        print(looked, file=sys.stderr)
-    options = {"task": task, "field": field, "integrator": integrator, "speeds": speeds, "clock": clock, "dt": dt, "seeds": seeds}
-    command = shlex.split(typed("compare", **options, score=score, out=out, workers=workers))
-    if data is not None:
-        command += ["--data", str(data)]
-    command += [*["--on", on] * (on != "here"), *(word for file in plugins for word in ("--plugin", file))]
-    command += ["--set", *words] if words else []
-    from experiments.studies import runner  # noqa: PLC0415
-
-    return runner.run(made.address, "", out, shlex.join(command), workers, plugins=files, on=on)
 
 
 @needed_by("compare", "all")
@@ -268,7 +222,8 @@ def _fraction(option: str, value: object) -> Fraction:
     return found
 
 
-def _listed(option: str, text: str) -> list[str]:
+def listed(option: str, text: str) -> list[str]:
+    """Split what is typed at its commas. Raises: UsageError for an empty word."""
     words = [word.strip() for word in text.split(",")]
     if not all(words):
         raise UsageError(f"--{option} takes one word or several with commas between, none of them empty; got {text!r}.")

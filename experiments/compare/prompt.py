@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from typing import Annotated
 
 import tyro
 
 from experiments.options import Folder, Set, number
+from experiments.plugins import named_fields
+from experiments.settings import assignments
 from experiments.studies import command as studies
-from experiments.usage import UsageError
+from experiments.usage import UsageError, typed
 
 __all__ = ["compare"]
 
@@ -57,8 +61,28 @@ def compare(
     if workers is not None and workers < 1:
         raise UsageError(f"--workers is a number of processes, at least 1; got {workers}.")
     studies.check_on(on)
-    from experiments.compare.command import run  # noqa: PLC0415
+    from experiments.compare.command import comparison, listed  # noqa: PLC0415
 
     words = [word for words in set for word in words]
-    done = run(task, field, integrator, speeds, clock, dt, seeds, score, words, out, workers, on, plugin, data)
-    return 0 if done else 1
+    fields, files = named_fields(listed("field", field), plugin)
+    made = comparison(
+        task,
+        fields,
+        listed("integrator", integrator),
+        dt=listed("dt", dt),
+        speeds=None if speeds is None else listed("speeds", speeds),
+        clock=listed("clock", clock),
+        seeds=seeds,
+        score=score,
+        settings=assignments(words),
+        as_text=True,
+    )
+    if looked := made.base.task.look():
+        print(looked, file=sys.stderr)
+    options = {"task": task, "field": field, "integrator": integrator, "speeds": speeds, "clock": clock, "dt": dt, "seeds": seeds}
+    command = shlex.split(typed("compare", **options, score=score, out=out, workers=workers, data=data))
+    command += [*["--on", on] * (on != "here"), *(word for file in plugin for word in ("--plugin", file))]
+    command += ["--set", *words] if words else []
+    from experiments.studies import runner  # noqa: PLC0415
+
+    return 0 if runner.run(made.address, "", out, shlex.join(command), workers, plugins=files, on=on) else 1
