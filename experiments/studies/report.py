@@ -19,7 +19,7 @@ from experiments.studies.results import Results
 from experiments.studies.specs import FilledTable
 from experiments.studies.study import SMOKE, Study
 from experiments.studies.tables import ABOUT_TABLES, read_tables
-from experiments.studies.verdicts import NoVerdict, Verdict, partial_words
+from experiments.studies.verdicts import NoVerdict, Verdict
 
 __all__ = ["Report", "report_of"]
 
@@ -62,12 +62,7 @@ class Report:
     @property
     def sentence(self) -> str:
         """Say what was found, or what is missing; a part of the runs is always named as one."""
-        return f"{self.verdict.sentence}{partial_words(self.runs) if self.partial else ''}"
-
-    @property
-    def partial(self) -> bool:
-        """Tell whether there are fewer runs than were asked for."""
-        return len(self.results.records) < len(self.asked["runs"])
+        return self.found.sentence
 
     def markdown(self, place: Callable[[str], str]) -> str:
         """Write what was asked, claimed and found; `place` says where the picture of a figure is."""
@@ -83,7 +78,7 @@ class Report:
             summary=verdict.summary.strip(),
             another=verdict.another,
             runs=self.runs,
-            partial=self.partial,
+            partial=len(self.results.records) < len(self.asked["runs"]),
             figures=[*self.figures],
             tables=self.filled,
             diverged=self.results.diverged,
