@@ -1,7 +1,8 @@
 r"""Pages of sections: figures, numbers and failed checks come from code, all words from templates.
 
 A section's template sets `title`, `lead` and `verdict` in blocks ({% set title %}...{% endset %}); the rest of it is the body.
-It shows figures by {% call figure(name, title, description) %}caption{% endcall %}, and tables by `table` of parts.html.jinja.
+It shows figures by {% call figure(name, title, description) %}caption{% endcall %}, and tables and marks by `table` and `mark`
+of parts.html.jinja.
 `ctrnn demo` and `ctrnn breakdown` also share lines in the terminal, how a page was made, its files, and the last words.
 """
 

@@ -70,3 +70,5 @@ ENVIRONMENT.filters |= {
     "written": _written,
 }
 ENVIRONMENT.globals |= {"colour_variables": lambda: Markup(variables()), "script": script, "script_hash": script_hash}
+PARTS = ENVIRONMENT.get_template("reports/parts.html.jinja").module
+ENVIRONMENT.globals |= {name: getattr(PARTS, name) for name in ("table", "mark")}
