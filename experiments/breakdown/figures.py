@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -42,18 +43,8 @@ def region_bars(bars: Mapping[str, Sequence[tuple[float, float, str]]], label: s
         figure, (ax,) = plots.panels(1, 0.75 + 0.235 * len(bars))
         for row, pieces in enumerate(bars.values()):
             for start, end, region in pieces:
-                ax.barh(row, end - start, left=start, height=0.72, color=REGION_COLOURS[region], alpha=0.55, linewidth=0)
-                if REGION_HATCHES[region]:
-                    ax.barh(
-                        row,
-                        end - start,
-                        left=start,
-                        height=0.72,
-                        fill=False,
-                        hatch=REGION_HATCHES[region],
-                        edgecolor=REGION_COLOURS[region],
-                        linewidth=0,
-                    )
+                for look in _looks(region):
+                    ax.barh(row, end - start, left=start, height=0.72, **look)
         ax.set_yticks(range(len(bars)), list(bars), fontsize=9)
         ax.invert_yaxis()
         ax.set_xscale("log")
@@ -65,19 +56,17 @@ def region_bars(bars: Mapping[str, Sequence[tuple[float, float, str]]], label: s
         ax.tick_params(left=False)
         ax.spines["left"].set_visible(False)
         ax.set_xlabel(label)
-        for region in ("monotone", "overshooting", "divergent"):
-            ax.bar(
-                0,
-                0,
-                color=REGION_COLOURS[region],
-                alpha=0.55,
-                hatch=REGION_HATCHES[region],
-                label=region,
-                edgecolor=REGION_COLOURS[region],
-                linewidth=0,
-            )
-        plots.legend(figure, ax, columns=3)
+        named = ("monotone", "overshooting", "divergent")
+        handles = [tuple(Patch(**look) for look in _looks(region)) for region in named]
+        figure.legend(handles, named, loc="outside upper left", ncols=3, handlelength=2.2, columnspacing=1.2)
         return figure
+
+
+def _looks(region: str) -> list[dict[str, Any]]:
+    """Return how a region is filled, and hatched by a patch of its own: in SVG a hatch takes the colour of a fill with alpha."""
+    colour, hatch = REGION_COLOURS[region], REGION_HATCHES[region]
+    hatched = [{"fill": False, "hatch": hatch, "edgecolor": colour, "linewidth": 0}] if hatch else []
+    return [{"color": colour, "alpha": 0.55, "linewidth": 0}, *hatched]
 
 
 def by_family(
