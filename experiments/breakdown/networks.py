@@ -180,7 +180,6 @@ def networks_section(recording: Recording, say: Callable[[str], None]) -> Sectio
         name=recording.name,
         dts=TABLED,
         lost=LOST,
-        kept=len(kept),
         maps=len(MAPS),
         linear=len(linear),
     )

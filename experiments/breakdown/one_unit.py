@@ -181,7 +181,6 @@ def held_section(recording: Recording, say: Callable[[str], None]) -> Section:
         noisy_at=[float(dt) for dt in AT],
         marked=MARKED,
         errors=[[name, *(_error(step, x) for x in MARKED)] for name, step in MAPS.items()],
-        identity=identity,
     )
 
 

@@ -140,8 +140,6 @@ def recorded_section(recording: Recording, say: Callable[[str], None]) -> Sectio
         slowest=SLOWEST,
         fastest=FASTEST,
         speeds=speeds,
-        one=one,
-        two=two,
         counted=run.shares["Euler"],
         fast=errors[speeds[-1]],
         lost=LOST,
@@ -176,8 +174,6 @@ def excerpt_section(recording: Recording, say: Callable[[str], None]) -> Section
         samples=len(excerpt.xs),
         slowest=SLOWEST,
         fastest=FASTEST,
-        one=one,
-        two=two,
         off=off,
     )
 

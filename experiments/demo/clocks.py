@@ -207,12 +207,8 @@ def section(recording: Recording, say: Callable[[str], None]) -> Section:
             for what, off in [*((f"On the clock {run.clock.name!r}", run.largest) for run in runs), (f"By {JUDGE}", apart)]
             if not off <= limit
         ],
-        apart=apart,
         runs=runs,
-        limit=limit,
-        tolerance=TOLERANCE,
-        allowed=ALLOWED,
-        method=METHOD,
+        tolerances=ALLOWED,
         units=UNITS,
         unit=unit + 1,
         last=last,

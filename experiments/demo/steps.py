@@ -118,10 +118,6 @@ def section(recording: Recording, say: Callable[[str], None]) -> Section:
         ],
         first=runs[0],
         last=runs[-1],
-        gate=gate,
-        order=orders[-1],
-        moved=moved,
-        excerpt=excerpt,
     )
 
 

@@ -55,14 +55,14 @@ class Section:
         failures: Sequence[str] = (),
         **values: object,
     ) -> Section:
-        """Fill a section's template with values; `figures` by the names under which it shows them."""
+        """Fill a section's template with values and `numbers`; `figures` by the names under which it shows them."""
         svgs: list[str] = []
 
         def figure(name: str, title: str, description: str, caller: Callable[[], Markup]) -> Markup:
             svgs.append(inline_svg(figures[name], f"figure-{name}", title, str(description)))
             return Markup("<figure>\n{}\n<figcaption>{}</figcaption>\n</figure>\n").format(Markup(svgs[-1]), caller())
 
-        filled: Any = ENVIRONMENT.get_template(template).make_module({**values, "figure": figure})
+        filled: Any = ENVIRONMENT.get_template(template).make_module({**values, "numbers": numbers, "figure": figure})
         return Section(key, filled.title, filled.lead, Markup(str(filled)), tuple(svgs), numbers, filled.verdict, tuple(failures))
 
 
