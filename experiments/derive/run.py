@@ -47,12 +47,7 @@ def show(
     else:
         for _ in decided:
             pass
-        text = _text(claims, form, notes, more or {})
-        if out is None:
-            print(text, end="")
-        else:
-            write_atomically(out, text)
-            print(f"{table.summary(claims)} Written to {out}.", file=sys.stderr)
+        _put(_text(claims, form, notes, more or {}), out, table.summary(claims))
     return claims
 
 
@@ -86,11 +81,16 @@ def write_report(found: Report, form: str, out: Path | None, command: str) -> No
     else:
         width = min(shutil.get_terminal_size((report.WIDTH, 24)).columns, WIDTH) if out is None else report.WIDTH
         text = found.markdown() if form == "markdown" else "\n".join([*found.lines(max(width, 40)), ""])
+    _put(text, out, found.summary[1])
+
+
+def _put(text: str, out: Path | None, summary: str) -> None:
+    """Write a text on the terminal, or into a file, with what it comes to on stderr."""
     if out is None:
         print(text, end="")
     else:
         write_atomically(out, text)
-        print(f"{found.summary[1]} Written to {out}.", file=sys.stderr)
+        print(f"{summary} Written to {out}.", file=sys.stderr)
 
 
 def watched(decided: Iterator[Claim], claims: list[Claim] | None = None) -> Iterator[Claim]:

@@ -125,7 +125,7 @@ class _Weights(TypedDict):
     generator: torch.Generator | None
 
 
-def _named(kind: str, **options: str | bool) -> Builder:
+def _named(kind: str, **options: object) -> Builder:
     """Return a builder of a constructor of ctrnn with options."""
     return lambda inputs, settings, weights: getattr(ctrnn, kind)(inputs, settings.hidden, **options, **weights)
 
@@ -176,12 +176,9 @@ def _leaky_power_autograd(inputs: int, settings: FieldSettings, weights: _Weight
     return _leaky(inputs, replace(settings, one_alpha=True), weights, AutogradPower(settings.exponent))
 
 
-def _gated_power(inputs: int, settings: FieldSettings, weights: _Weights) -> ctrnn.VectorField:
-    return ctrnn.gated(inputs, settings.hidden, decay=_power_decay(settings, weights), **weights)
-
-
-def _gru_power(inputs: int, settings: FieldSettings, weights: _Weights) -> ctrnn.VectorField:
-    return ctrnn.gru(inputs, settings.hidden, decay=_power_decay(settings, weights), **weights)
+def _with_a_power(kind: str) -> Builder:
+    """Return a builder of a constructor of ctrnn with the decay |h|^r h."""
+    return lambda inputs, settings, weights: _named(kind, decay=_power_decay(settings, weights))(inputs, settings, weights)
 
 
 def _lstm_power(inputs: int, settings: FieldSettings, weights: _Weights) -> ctrnn.VectorField:
@@ -233,9 +230,9 @@ OWN: dict[str, Builder] = {
     "gated-network": _named("gated", gate="network"),
     "gated-softplus": _named("gated", rate="softplus"),
     "gated-exponential": _named("gated", rate="exponential"),
-    "gated-power": _gated_power,
+    "gated-power": _with_a_power("gated"),
     "gru-reset-before": _named("gru", reset="before"),
-    "gru-power": _gru_power,
+    "gru-power": _with_a_power("gru"),
     "lstm": _lstm,
     "lstm-power": _lstm_power,
     "lstm-blind-output": _lstm_blind_output,
