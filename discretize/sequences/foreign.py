@@ -18,7 +18,7 @@ from torch.nn.utils.parametrize import register_parametrization
 
 import ctrnn
 from ctrnn import checks
-from ctrnn.fields.nonlinearities import Nonlinearity
+from ctrnn.fields.nonlinearities import FUNCTIONS, Nonlinearity
 from discretize.errors import warn_user
 from discretize.sequences.model import SequenceModel
 from discretize.sequences.rnn import DiscreteRNN
@@ -29,11 +29,12 @@ __all__ = ["from_ctrnn"]
 
 # The names of the input's weights and of the recurrent ones, by which each kind of network is recognized.
 TUTORIAL, NN4N, PSYCHRNN = ("input2h", "h2h"), ("input_layer", "hidden_layer"), ("W_in", "W_rec")
+SCALED = ("wi", "si", "wo", "so")  # of the low-rank and full-rank networks of Dubreuil et al. 2022, each with a scale
 READ_OUTS = ("fc", "h2out", "h2o", "readout", "readout_layer", "output_layer", "out")
 COMPARED = 1e-3  # of the largest output, over a few steps in single precision
 KNOWN = (
     "`input2h.weight` and `h2h.weight` (the tutorials' CTRNN, RNNNet and EIRNN), `input_layer.weight` and `hidden_layer.weight` "
-    "(nn4n), or `W_in` and `W_rec` (PsychRNN)"
+    "(nn4n), `W_in` and `W_rec` (PsychRNN), or `wi`, `si`, `wo`, `so` with `m` and `n` or `wrec` (LowRankRNN, FullRankRNN)"
 )
 
 
@@ -80,23 +81,25 @@ def from_ctrnn(
     form: Literal["rates", "potentials"] | None = None,
     nonlinearity: Nonlinearity | None = None,
 ) -> SequenceModel | DiscreteRNN:
-    r"""Read a CTRNN of the tutorials (CTRNN, RNNNet, EIRNN), of nn4n, or of PsychRNN: the same outputs, on a copy of the weights.
+    r"""Read a CTRNN of the tutorials (CTRNN, RNNNet, EIRNN), of nn4n, of PsychRNN, or a LowRankRNN or FullRankRNN: the same
+    outputs, on a copy of the weights.
 
-    Dale's law, masks and noise of the units come along as `ctrnn.parts.Dale`, `Mask`, `ZeroDiagonal` and `Noise`; inputs and
-    read-outs are free where training goes on. The step is Euler's, with
+    Dale's law, masks, low rank and noise of the units come along as `ctrnn.parts.Dale`, `Mask`, `ZeroDiagonal`, `LowRank` and
+    `Noise`; inputs and read-outs are free where training goes on. The step is Euler's, with
     dt = alpha tau; all others, and exact solutions, are of the same field: `model.field`.
 
     Args:    network: the module; or its state_dict, or arrays by their names, as `numpy.load("weights.npz")` has them; alpha:
              dt/tau, where the network does not keep it; form: "rates" or "potentials", as above, which is to be said of a
              tutorial's network without Dale's law: its arrays do not tell; nonlinearity: where it is not that which the
-             network names, or relu.
+             network names, or else relu, or tanh of a LowRankRNN or FullRankRNN.
     Returns: a `SequenceModel`, or a `DiscreteRNN` where there is no read-out; time- or batch-first as the network is.
     Raises:  TypeError, ValueError for what is not recognized, or has no equation. Warns of a start that is not 0, which is given
              in the call, `h_0`; of arrays that were not read; and where a copy of the module, called with a few numbers, gives
              other outputs: its code is not read, so that another nonlinearity, form or order of axes shows only there. Where
              outputs cannot be compared, of arrays alone and under noise, it says so, and which way round weights were read.
     Source:  Yang and Molano-Mazon 2021, "Towards the next generation of recurrent network models for cognitive neuroscience", for
-             the tutorials; Song, Yang and Wang 2016, eqs. (3) and (10); Ehrlich, Stone, Brandfonbrener, Atanasov and Murray 2021.
+             the tutorials; Song, Yang and Wang 2016, eqs. (3) and (10); Ehrlich, Stone, Brandfonbrener, Atanasov and Murray 2021;
+             Dubreuil, Valente, Beiran, Mastrogiuseppe and Ostojic 2022, and Valente, Pillow and Ostojic 2022.
     """
     found = _found(network)
     _check_arrays(found)
@@ -170,11 +173,13 @@ def _apart(network: object, model: SequenceModel | DiscreteRNN, found: _Found) -
         return 0.0, "it has noise"
     xs = torch.randn(7, 3, model.field.input_size, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     xs = xs.to(next(model.parameters()))
+    computed = {id(one): one.detach() for part in network.modules() for one in vars(part).values() if isinstance(one, Tensor)}
     try:
-        theirs = copy.deepcopy(network).eval()(xs)
+        theirs = copy.deepcopy(network, computed).eval()(xs)  # what they computed of weights is no leaf, and not copied
     except Exception as error:  # whatever its `forward` asks for beside samples
         return 0.0, f"its `forward` takes no samples (time, batch, input) alone ({type(error).__name__}: {str(error)[:200]})"
-    start = None if found.start is None else found.start.reshape(1, -1).expand(xs.shape[1], -1).to(xs)
+    sequences = xs.shape[0 if found.batch_first else 1]
+    start = None if found.start is None else found.start.reshape(1, -1).expand(sequences, -1).to(xs)
     ours = model(xs, h_0=start)
     expected = ours if isinstance(ours, Tensor) else ours[0]
     outputs = theirs if isinstance(theirs, tuple | list) else (theirs,)
@@ -250,6 +255,8 @@ def _found(network: object) -> _Found:
 def _recognized(module: nn.Module | None, arrays: Mapping[str, Tensor]) -> _Found:
     if all(name in arrays for name in PSYCHRNN):
         return _psychrnn(arrays)
+    if all(name in arrays for name in SCALED) and ("wrec" in arrays or {"m", "n"} <= arrays.keys()):
+        return _scaled(arrays, module)
     for names, read in ((TUTORIAL, _tutorial), (NN4N, _nn4n)):
         for name in arrays:
             prefix, mark, _ = name.rpartition(f"{names[1]}.weight")
@@ -339,6 +346,36 @@ def _psychrnn(arrays: Mapping[str, Tensor]) -> _Found:
         raise ValueError(f"`W_out` reads {arrays['W_out'].shape[-1]} units, and the network has {len(found.weight_h)}.")
     if "W_out" in arrays:
         found.read_out = arrays["W_out"], arrays["b_out"].reshape(-1) if "b_out" in arrays else None
+    return found
+
+
+def _scaled(arrays: Mapping[str, Tensor], owner: nn.Module | None) -> _Found:
+    """Read inputs and outputs times their scales; of low rank M N^T / units, and as much of the outputs."""
+    units = arrays["wi"].shape[-1]
+    rank, names = (0, ("wrec",)) if "wrec" in arrays else (arrays["m"].shape[-1], ("m", "n"))
+    learns = [any(arrays[name].requires_grad for name in part) for part in (("wi", "si"), names, ("wo", "so"))]
+    weight_x, read_out = (arrays["wi"].mT * arrays["si"]), (arrays["wo"] * arrays["so"]).mT / (units if rank else 1)
+    weight_h = arrays["m"] @ arrays["n"].mT / units if rank else arrays["wrec"]
+    weight_x, weight_h, read_out = (
+        part.requires_grad_(learnt) for part, learnt in zip((weight_x, weight_h.detach(), read_out), learns, strict=True)
+    )
+    found = _Found(weight_x, weight_h, [], "potentials", batch_first=True, read_out=(read_out, None))
+    found.constraints = [ctrnn.LowRank(rank)] if rank else []
+    within = arrays.get("b")
+    if within is not None and not checks.holds(within == 0):
+        raise ValueError(
+            "`network` adds `b` to its units within the recurrence and reads them out without it; no equation here does both."
+        )
+    functions = {getattr(owner, name, torch.tanh) for name in ("non_linearity", "output_non_linearity")}
+    known = [name for name, (function, _) in FUNCTIONS.items() if function in functions]
+    if len(functions) > 1 or not known:
+        raise ValueError(
+            f"`network` has a `non_linearity` and an `output_non_linearity` that are not one of {', '.join(FUNCTIONS)}, the same "
+            "for both; give its state_dict with `nonlinearity`, and compare a few outputs."
+        )
+    _steps(found, owner)
+    found.deviation = float(getattr(owner, "noise_std", 0.0))
+    found.nonlinearity, found.start = known[0], arrays.get("h0")
     return found
 
 

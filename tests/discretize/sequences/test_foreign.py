@@ -267,6 +267,61 @@ class Layered(nn.Module):
         return torch.stack(outputs)
 
 
+class Scaled(nn.Module):
+    """Weights by the names of LowRankRNN and FullRankRNN, batch first, each end with a scale; low rank over the units."""
+
+    def __init__(self, rank, noise_std=0.0):
+        super().__init__()
+        sizes = {"wi": (3, 6), "si": (3,), "b": (6,), "wo": (6, 2), "so": (2,), "h0": (6,)}
+        sizes |= {"m": (6, rank), "n": (6, rank)} if rank else {"wrec": (6, 6)}
+        for name, size in sizes.items():
+            self.register_parameter(name, nn.Parameter(torch.randn(size) if name not in ("b", "h0") else torch.zeros(size)))
+        for name in ("si", "so", "b", "h0"):
+            self.get_parameter(name).requires_grad_(False)
+        self.alpha, self.noise_std, self.non_linearity, self.output_non_linearity = 0.2, noise_std, torch.tanh, torch.tanh
+        self.wi_full = (self.wi.T * self.si).T  # no leaf, so that torch does not copy it
+
+    def forward(self, xs):
+        rank = "m" in self._parameters
+        weight, v, outputs = self.m @ self.n.T / 6 if rank else self.wrec, self.h0, []
+        for x in xs.unbind(1):
+            noise = self.noise_std * torch.randn(len(xs), 6)
+            v = v + noise + self.alpha * (self.non_linearity(v + self.b) @ weight.T + x @ (self.wi.T * self.si).T - v)
+            outputs.append(self.output_non_linearity(v) @ (self.wo * self.so) / (6 if rank else 1))
+        return torch.stack(outputs, 1)
+
+
+@pytest.mark.parametrize("rank", [0, 1, 2])
+def test_networks_of_low_and_full_rank_with_scales_are_read_with_their_outputs_and_gradients(rank):
+    network = Scaled(rank)
+    with torch.no_grad():
+        network.si.uniform_(0.5, 2)
+        network.so.uniform_(0.5, 2)
+    model = read(network)  # warnings are errors here
+    assert_close(model(X), network(X), rtol=1e-10, atol=1e-12)
+    part = model.field.candidate
+    assert ("LowRank" in repr(part)) == (rank > 0)
+    x = X.clone().requires_grad_()
+    ours, theirs = (torch.autograd.grad(net(x).square().sum(), x)[0] for net in (model, network))
+    assert_close(ours, theirs, rtol=1e-9, atol=1e-12)
+    assert all(weight.requires_grad for weight in model.parameters())
+    network.wi.requires_grad_(False)
+    assert not read(network).field.candidate.weight_x.requires_grad
+    with pytest.warns(UserWarning, match=NOT_COMPARED + "arrays have no code"):
+        assert_close(read(network.state_dict(), alpha=0.2, nonlinearity="tanh")(X), network(X), rtol=1e-10, atol=1e-12)
+
+
+def test_a_network_with_scales_starts_where_it_says_and_has_its_noise():
+    network = Scaled(1)
+    network.h0.copy_(torch.randn(6))
+    with pytest.warns(UserWarning, match="an initial state that is not 0"):  # and no other: outputs from it are the same
+        model = read(network)
+    assert_close(model(X, h_0=network.h0.expand(len(X), -1)), network(X), rtol=1e-10, atol=1e-12)
+    with pytest.warns(UserWarning, match=NOT_COMPARED + "it has noise"):
+        states = read(Scaled(1, noise_std=0.1)).rnn(torch.zeros(20_000, 1, 3), seed=1)[1][0]
+    assert_close(states.std(0), torch.full((6,), 0.1), rtol=0.03, atol=0)
+
+
 def changed(network, **attributes):
     for path, value in attributes.items():
         owner, _, name = path.rpartition("__")
@@ -294,6 +349,10 @@ def changed(network, **attributes):
         (lambda: read(nn.Sequential(Loop(3, 4, 20, "rates"), nn.Linear(4, 2)), form="rates"), ValueError, "not known, 1;"),
         (lambda: read(changed(Layered(), recurrent_layer__postact_noise=0.1)), ValueError, "postact_noise"),
         (lambda: read(changed(Loop(3, 4, 20, "rates", excite=3), h2h__mask=torch.ones(4, 4))), ValueError, "diagonal of 0"),
+        (lambda: read(changed(Scaled(1), b=nn.Parameter(torch.ones(6)))), ValueError, "adds `b` to its units within"),
+        (lambda: read(changed(Scaled(1), non_linearity=torch.relu)), ValueError, "an `output_non_linearity` that are not one of"),
+        (lambda: read(Scaled(1).state_dict()), ValueError, "give `alpha`, which is dt/tau"),
+        (lambda: read(changed(Scaled(1), n=nn.Parameter(torch.ones(5, 1)))), ValueError, r"should be \(6, 6\), got \(6, 5\)"),
         (lambda: read(arrays_of(False), alpha=-1.0), ValueError, "`alpha` must be positive"),
         (lambda: read(arrays_of(False) | {"W_rec": np.ones((6, 1))}, alpha=0.1), ValueError, r"should be \(6, 6\), got \(6, 1\)"),
         (lambda: read(arrays_of(False) | {"b_rec": np.ones(1)}, alpha=0.1), ValueError, r"bias should be \(6,\), got \(1,\)"),
