@@ -43,6 +43,7 @@ OWN = {
     "held-symbols": "experiments.studies.claims.memory.held:HeldSymbols",
     "decay-clocks": "experiments.studies.claims.memory.decay_clocks:DecayClocks",
     "sampling-rates": "experiments.studies.claims.memory.rates:SamplingRates",
+    "published-steps": "experiments.studies.claims.published.study:PublishedSteps",
     "ctrnn-steps": "experiments.studies.claims.time_steps.study:TimeSteps",
     "ctrnn-steps-rates": "experiments.studies.claims.time_steps.rates:StepRates",
 }

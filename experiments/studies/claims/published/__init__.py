@@ -1,0 +1,1 @@
+"""Published networks under their step and under their equation."""
