@@ -26,6 +26,7 @@ OWN = {
     "tallec-fig7": "experiments.studies.claims.tallec.fig7:TallecFigure7",
     "stop-and-go": "experiments.studies.claims.stop_and_go:StopAndGoStudy",
     "learned-clocks": "experiments.studies.claims.learned_clocks:LearnedClocks",
+    "warped-memory": "experiments.studies.claims.warped_memory:WarpedMemory",
     "physionet-folds": "experiments.studies.claims.physionet_folds:PhysioNetFolds",
     "physionet-set-a": "experiments.studies.claims.physionet_set_a:PhysioNetSetA",
     "clocks-of-recordings": "experiments.studies.claims.clocks_of_recordings:ClocksOfRecordings",
