@@ -132,8 +132,8 @@ class WarpedMemory(Study):
     minutes: ClassVar = {"smoke": 0.5, "small": 180, "paper": 3000}
     sizes: ClassVar = scales(
         hidden=(8, 32, 64),
-        length=(24, 800, 800),
-        steps=(20, 1200, 4689),
+        length=(24, 400, 800),
+        steps=(20, 1500, 4689),
         warps=([5], [10, 40, 20, 80], [10, 40, 20, 80]),
         other_times=([], [10, 40], [10, 40]),  # warps that are also begun from the times of one another
         held_out=(32, 256, 10_000),

@@ -46,7 +46,8 @@ CONTEXT, TIMES = 4, 2  # symbols before the pair, and how often each pair is sho
 HELD = (10, 20, 40, 80, 160, 320, 640)  # samples
 HORIZON = 32  # times the largest warp, for which a symbol is held to see it forgotten
 END = 20_000  # samples after which a state has come to where it ends
-MOVING, APART = 1e-6, 1e-3  # of the size of the states: how far they move in a sample, how far apart ends are
+EVERY = 100  # samples it is asked whether all states rest
+MOVING, APART = 1e-8, 1e-3  # of the size of the states: how far they move in a sample, how far apart ends are
 POINTS = ("rest", "rest_of_flow", "rest_of_map", "slow")
 SOLVED = discretize.RungeKutta4(), 2  # the equation, half a sample a step: rates are below 1
 
@@ -133,17 +134,19 @@ def ends(model: SequenceModel, probe: Probe, warp: int) -> Row:
     """
     field = model.field
     projected, begun = field.project(one_hot(probe.held)), after(field, probe, warp)
-    h = begun
-    for _ in range(END):
-        h = h + field.flow(projected, h)
-    size = h.norm(dim=-1)
-    rests = field.flow(projected, h).norm(dim=-1) <= MOVING * size
+    h, size = begun, begun.norm(dim=-1)
+    rests = torch.zeros_like(size, dtype=torch.bool)
+    for k in range(END):
+        move = field.flow(projected, h)
+        h, rests = h + move, rests if k % EVERY else move.norm(dim=-1) <= MOVING * size
+        if rests.all():
+            break
     right = float(is_right(model, h, probe).double().mean())
     u, solve = h, stepper(*SOLVED)
     if not rests.all():
         for _ in range(END // 20):
             u = solve(field, projected, u)
-    settled = field.flow(projected, u).norm(dim=-1) <= MOVING * u.norm(dim=-1)
+    settled = field.flow(projected, u).norm(dim=-1) <= MOVING * size
     counts, apart, moving, only_map = [], list[float](), 0, 0
     for symbol in range(1, SYMBOLS + 1):
         mine = probe.held == symbol
@@ -151,7 +154,8 @@ def ends(model: SequenceModel, probe: Probe, warp: int) -> Row:
         only_map += int(not rests[mine].all() and bool(settled[mine].all()))
         if rests[mine].all():
             apart.append(share_apart(h[mine], size[mine].mean()))
-        counts.append(points_of_rest(field, symbol, torch.cat([begun[mine], h[mine]]), float(size[mine].mean()) / (10 * warp)))
+        starts = torch.cat([torch.zeros_like(h[:1]), begun[mine], h[mine]])
+        counts.append(points_of_rest(field, symbol, starts, float(size[mine].mean()) / (10 * warp)))
     means = torch.tensor(counts, dtype=torch.float64).mean(0).tolist()
     found: Row = {"at_the_end": right, "apart": sum(apart) / len(apart) if apart else None, "moving": moving}
     return {**found, "moving_by_steps_alone": only_map, **dict(zip(POINTS, means, strict=True))}

@@ -148,3 +148,10 @@ def test_what_is_loaded_at_the_first_interval_is_not_in_the_estimate(monkeypatch
         lyapunov(Map(slow_once), torch.randn(1, 3), intervals=1000)  # 0.1 s each, and more than 20 s
     taken = iter([40.0])
     lyapunov(Map(slow_once), torch.randn(1, 3), intervals=100)  # warnings are errors here
+
+
+@pytest.mark.parametrize("apart", [1e-1, 1e-3, 1e-6])
+def test_a_point_beside_starts_that_lie_close_together_is_found(apart):
+    starts = 0.9 + apart * torch.linspace(-1, 1, 10, dtype=torch.float64)[:, None].expand(10, 3)
+    found = fixed_points(Flow(lambda p, h: h - h**3), starts, slow=1e-3)
+    torch.testing.assert_close(found.h[found.fixed], torch.ones(1, 3, dtype=torch.float64), rtol=0, atol=1e-9)
