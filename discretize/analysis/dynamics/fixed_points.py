@@ -140,7 +140,8 @@ def fixed_points(
     Newton's method goes from each start to a fixed point. With a speed `slow` the search goes down |F|^2 first, as from states of
     trajectories near which no point need exist, and Newton's method goes on from the end. The first state on the way that is as
     slow as that is a slow point, unless another point is within a fiftieth of the starts' reach, twice the median distance from
-    their median. Points three times as far from the median are left out.
+    their median. Points three times as far from the median, or three times the median's own size, are left out: whichever is
+    farther.
 
     Each unit is measured by a size of its own, the median of |h_i| over the starts, so that the answer is the same in any units,
     and beside a start, or a unit, that is far away. Where that is 0 it is what Newton's first correction moves the unit by.
@@ -183,8 +184,9 @@ def fixed_points(
     first, h, found = (torch.cat(part) for part in zip(*parts, strict=True))
     middle, reach = _reach(starts / size)
     if speed and len(starts) > 1:
-        found &= (h / size - middle).norm(dim=-1) <= FAR * reach
-        first[(first / size - middle).norm(dim=-1) > FAR * reach] = torch.nan
+        far = FAR * max(reach, float(middle.norm()))  # starts may lie close together, beside the point that they come to
+        found &= (h / size - middle).norm(dim=-1) <= far
+        first[(first / size - middle).norm(dim=-1) > far] = torch.nan
     kept = found.nonzero()[:, 0]
     kept = kept[distinct(h[kept], index[kept], tolerance, size)]
     met = torch.isfinite(first).all(-1).nonzero()[:, 0]
