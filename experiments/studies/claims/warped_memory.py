@@ -122,6 +122,7 @@ def not_solving(results: Results) -> str:
 
 
 BY = {"repetitions": "warp", "cell": "cell"}
+LINES = {cell: NAMES.get(cell, cell) for cell in CELLS}
 
 
 class WarpedMemory(Study):
@@ -224,6 +225,18 @@ class WarpedMemory(Study):
         ),
     )
     figures: ClassVar = {
+        "forgetting": Bands(
+            "Samples of one symbol after which fewer than half of the answers are right, by the largest warp of training; mean "
+            "over networks, and a band from the least to the largest. In proportion would be a line of slope 1.",
+            x="warp",
+            y="forgotten",
+            lines=("cell", LINES),
+            data=solving,
+            x_label="largest warp of training, samples",
+            y_label="forgetting time, samples",
+            x_log=True,
+            y_log=True,
+        ),
         "held": Bands(
             "Right answers while a symbol is held, by how long, in units of the largest warp of training; mean over networks, "
             "and a band from the least to the largest. A memory as long as training asked for falls at the same place in all "
@@ -231,7 +244,7 @@ class WarpedMemory(Study):
             x="by_warp",
             y="right",
             panels=("warp", "trained on 1 to {} repetitions"),
-            lines=("cell", {cell: NAMES.get(cell, cell) for cell in CELLS}),
+            lines=("cell", LINES),
             data=lambda results: where(
                 results.rows[results.rows["key"].isin(solving(results)["key"])], kind="held by warps", weights=TRAINED
             ),
@@ -240,7 +253,7 @@ class WarpedMemory(Study):
             x_log=True,
             y_limits=(0, 1.02),
             levels={"chance": 1 / 8},
-        )
+        ),
     }
 
     def points(self, sizes: Sizes) -> list[Point]:
