@@ -245,7 +245,7 @@ def bench(
     repeats: Annotated[int | None, number(int, "N"), tyro.conf.arg(help_behavior_hint="(default: by the scale)")] = None,
     device: Annotated[str, tyro.conf.arg(metavar="DEVICE")] = "cpu",
 ) -> int:
-    """Measure how fast this is, side by side with what you would use instead.
+    """Measure how fast this is, side by side with what you would use instead; in a copy of the repository.
 
     Args:
         against: torch, loop, torchdiffeq, torchode, diffrax, torchsde.
@@ -255,6 +255,11 @@ def bench(
         repeats: Rounds; everyone runs once in each.
         device: cpu or cuda.
     """
+    if importlib.util.find_spec("experiments.bench") is None:
+        raise UsageError(
+            "it measures a copy of the repository, and lies there in experiments/bench, not in this package; in the copy, "
+            "`pip install -e '.[all,bench]'` and `ctrnn bench`."
+        )
     from experiments.bench.options import check_out, chosen  # noqa: PLC0415
 
     peers = chosen(against)

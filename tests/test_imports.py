@@ -8,6 +8,7 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -88,6 +89,14 @@ def test_no_two_folders_import_each_other():
     # A package's root is no room: what is there is for all, and `__main__` calls all. Circles of files are found above.
     arrows = {(room(module), room(other)) for module, others in import_graph().items() for other in others}
     assert not {(a, b) for a, b in arrows if a < b and "/" in a and "/" in b and (b, a) in arrows}
+
+
+def test_nothing_in_the_wheel_imports_what_the_wheel_leaves_out():
+    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    left_out = tuple(folder.strip("/").replace("/", ".") for folder in wheel["exclude"])
+    arrows = ((module, other) for module, others in import_graph().items() for other in others)
+    crossing = {module for module, other in arrows if other.startswith(left_out) and not module.startswith(left_out)}
+    assert crossing == {"experiments.__main__"}, "which looks whether it is there"
 
 
 def test_nothing_is_imported_past_all():

@@ -18,7 +18,7 @@ cp -r out/docs experiments/site
 say "sdist, and the wheel from it"
 "$python" -m build --no-isolation . >"$work/build.log" 2>&1 || { cat "$work/build.log"; exit 1; }
 wheel=$(echo "$root"/dist/*.whl) sdist=$(echo "$root"/dist/*.tar.gz)
-git ls-files ctrnn discretize derivations experiments ctrnn_command.py ctrnn_experiments.py ctrnn_experiments.pyi | sort >"$work/tracked"
+git ls-files ctrnn discretize derivations experiments ctrnn_command.py ctrnn_experiments.py ctrnn_experiments.pyi ':!experiments/bench' | sort >"$work/tracked"
 "$python" -m zipfile -l "$wheel" | awk 'NR > 1 {print $1}' | grep -vE 'dist-info/|^experiments/site/' | sort | diff "$work/tracked" -
 git ls-files -- ':!.*' | sort >"$work/tracked"
 tar tzf "$sdist" | sed 's|^[^/]*/||' | grep -vxE 'PKG-INFO|\.gitignore|experiments/site/.*' | sort | diff "$work/tracked" -

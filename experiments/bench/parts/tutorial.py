@@ -9,32 +9,17 @@ from collections.abc import Iterator
 from functools import partial
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 import discretize
 from experiments.bench.parts.cells import CellCandidate, CellSizes, samples
 from experiments.bench.rows import BACKWARD, FORWARD, Row
 from experiments.bench.session import COMPILED, ENGINES, Job, Session, wrong_engine
+from experiments.models.tutorial import TutorialLoop
 
-__all__ = ["TutorialLoop", "tutorial_rows"]
+__all__ = ["tutorial_rows"]
 
 PATIENCE = 5.0  # seconds
-
-
-class TutorialLoop(nn.Module):
-    """A network as it is copied from tutorials, with their names of weights."""
-
-    def __init__(self, inputs: int, hidden: int, dt: float = 20.0, tau: float = 100.0) -> None:
-        super().__init__()
-        self.tau, self.alpha = tau, dt / tau
-        self.input2h, self.h2h = nn.Linear(inputs, hidden), nn.Linear(hidden, hidden)
-
-    def forward(self, xs: Tensor) -> Tensor:
-        h, states = xs.new_zeros(xs.shape[1], self.h2h.in_features), []
-        for x in xs:
-            h = (1 - self.alpha) * h + self.alpha * torch.relu(self.input2h(x) + self.h2h(h))
-            states.append(h)
-        return torch.stack(states)
 
 
 def _output(rnn: discretize.DiscreteRNN, x: Tensor) -> Tensor:

@@ -20,6 +20,7 @@ import ctrnn
 import discretize
 from discretize.kernels import price
 from discretize.kernels import registry as kernels
+from experiments.__main__ import main
 from experiments.bench import children, options, run
 from experiments.bench.output import page
 from experiments.bench.output.figures import overview, save
@@ -502,6 +503,14 @@ def test_every_scale_measures_every_part(name):
 
 def test_own_solves_are_of_fields_of_cells():
     assert set(OWN) <= set(cells.FIELDS)
+
+
+def test_a_package_without_the_bench_says_where_it_is(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "experiments.bench", None)  # as in a wheel
+    assert main(["bench", "--scale", "smoke"]) == 2
+    assert capsys.readouterr().err.startswith(
+        "ctrnn bench: it measures a copy of the repository, and lies there in experiments/bench"
+    )
 
 
 def ctrnn_bench(*words, **more):

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 import discretize
 from discretize import SequenceModel
-from experiments.bench.parts.tutorial import TutorialLoop
 from experiments.interruption import checkpoint
+from experiments.models.tutorial import TutorialLoop
 from experiments.seeds import drawing, generator
 from experiments.studies.claims.time_steps.design import TUTORIAL_RATE
 from experiments.tasks.cognitive import Trials
