@@ -28,13 +28,11 @@ import torch
 import discretize
 from discretize.kernels.triton import kernels
 from discretize.kernels.triton.shapes import Shape, many, shape_of
-from experiments.bench.parts.cells import EULER, FIELDS, CellSizes, cell_rows, layer_rows, samples
-from experiments.bench.parts.noise import noise_rows
-from experiments.bench.parts.problems import Problem, Starts
-from experiments.bench.parts.solves import solve_rows, stiff_rows
-from experiments.bench.peers.registry import named, noisy_peers, solver_candidates
+from experiments.bench.declared import PARTS as MEASURED
+from experiments.bench.parts.cells import EULER, FIELDS, CellSizes, cell_rows, samples
+from experiments.bench.parts.solves import problem_rows
 from experiments.bench.rows import BACKWARD, FORWARD, WORKS, Row
-from experiments.bench.scales import SCALES
+from experiments.bench.scales import SCALES, SWEPT
 from experiments.bench.session import Job, Session
 from experiments.reports import machine
 from experiments.reports.spreads import markdown
@@ -69,29 +67,30 @@ def wide() -> Iterator[Row]:
         yield from _by_shape("gated", sizes, [(rows, None) for rows in ((1,) if TOY else (1, 2, 4, 16))])
 
 
+def _of_the_bench(part: str, session: Session) -> Iterator[Row]:
+    for sizes in SCALE[part]:
+        yield from MEASURED[part].rows(session, *sizes)
+
+
 def layers() -> Iterator[Row]:
-    for sizes in SCALE.layers:
-        yield from layer_rows(TORCH, sizes)
+    yield from _of_the_bench("layers", TORCH)
 
 
 def solves() -> Iterator[Row]:
-    found = named(solver_candidates(OTHERS, SCALE.methods[:1]), "`integrate`", "torchdiffeq dopri5, `jump_t`")
-    yield from solve_rows(OTHERS, Problem.gated(*SCALE.solve, device=DEVICE), found)
+    part, kind, gated, methods, _ = SCALE["solves"][0]
+    yield from problem_rows(OTHERS, part, kind, gated, methods[:1], SWEPT)
 
 
 def starts() -> Iterator[Row]:
-    found = solver_candidates(OTHERS, ("tsit5",), "starts")
-    yield from solve_rows(OTHERS, Starts.lorenz(SCALE.starts, DEVICE), found, Starts.target, "starts")
+    yield from _of_the_bench("starts", OTHERS)
 
 
 def stiff() -> Iterator[Row]:
-    found = named(solver_candidates(OTHERS, ("tsit5",), "stiff"), *SCALE.swept)
-    yield from stiff_rows(OTHERS, SCALE.stiff, found)
+    yield from _of_the_bench("stiff", OTHERS)
 
 
 def noise() -> Iterator[Row]:
-    for sizes in SCALE.noise:
-        yield from noise_rows(TORCH, sizes, noisy_peers)
+    yield from _of_the_bench("noise", TORCH)
 
 
 def graphs() -> Iterator[Row]:

@@ -1,7 +1,6 @@
 r"""Measurements as rows, the one form that tables, figures and the JSON file are made of.
 
-part       cells, tutorial, doors, drop-in, live, layers, ensembles, noise, solves, starts, delays, growth, stiff, memory,
-           first use
+part       a name in `declared.PARTS`
 problem    what was computed, in words and with its sizes; rows of one problem were run in the same rounds
 candidate  what computed it;  work  forward, or forward + backward
 values     seconds of each round, null where it sat out; or bytes

@@ -6,7 +6,6 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +13,8 @@ import torch
 
 from ctrnn.storage.files import write_atomically
 from discretize import KernelWarning, SolverWarning
-from experiments.bench.output.page import PARTS, document
-from experiments.bench.parts.cells import cell_rows, ensemble_rows, layer_rows
-from experiments.bench.parts.doors import door_rows
-from experiments.bench.parts.drop_in import drop_in_rows
-from experiments.bench.parts.first_use import first_rows
-from experiments.bench.parts.growth import cell_growth, solve_growth
-from experiments.bench.parts.live import live_rows
-from experiments.bench.parts.memory import memory_rows
-from experiments.bench.parts.noise import noise_rows
-from experiments.bench.parts.problems import Delayed, Problem, Starts
-from experiments.bench.parts.solves import solve_rows, stiff_rows
-from experiments.bench.parts.tutorial import tutorial_rows
-from experiments.bench.peers.registry import delay_candidates, named, noisy_peers, solver_candidates
+from experiments.bench.declared import PARTS
+from experiments.bench.output.page import document
 from experiments.bench.rows import Row
 from experiments.bench.scales import SCALES, Scale
 from experiments.bench.session import Session
@@ -35,8 +23,6 @@ from experiments.reports import machine
 from experiments.usage import UsageError
 
 __all__ = ["measure", "run"]
-
-FEWER = 2  # rounds are enough for what is shown without quartiles
 
 
 def run(
@@ -70,7 +56,7 @@ def measure(
     peers: tuple[str, ...], scale: str, threads: int | None, repeats: int | None, device: str, command: str
 ) -> dict[str, Any]:
     """Return the record of a comparison, as it goes into the JSON file."""
-    session = Session(peers, device, repeats or SCALES[scale].rounds)
+    session = Session(peers, device, repeats or SCALES[scale]["rounds"])
     rows, seconds = [], dict.fromkeys(PARTS, 0.0)
     if device == "cuda" and "diffrax" in peers:
         session.peers = tuple(peer for peer in peers if peer != "diffrax")
@@ -100,52 +86,6 @@ def measure(
 
 def _rows(session: Session, scale: Scale) -> Iterator[Row]:
     """The rows of all parts, in turn."""
-    quick = replace(session, rounds=min(session.rounds, FEWER))  # shares what is skipped
-    for sizes, fields in scale.cells:
-        yield from cell_rows(session, sizes, fields)
-    for sizes in scale.tutorial:
-        yield from tutorial_rows(session, sizes)
-    for sizes in scale.doors:
-        yield from door_rows(session, sizes)
-    for programs in scale.drop_in:
-        yield from drop_in_rows(session, programs)
-    for sizes in scale.live:
-        yield from live_rows(session, sizes)
-    for sizes in scale.layers:
-        yield from layer_rows(session, sizes)
-    for sizes in scale.ensembles:
-        yield from ensemble_rows(session, sizes, scale.networks)
-    for sizes in scale.noise:
-        yield from noise_rows(session, sizes, noisy_peers)
-
-    found = named(solver_candidates(session, scale.methods), "`integrate`", *scale.peer_solves)
-    yield from solve_rows(session, Problem.gated(*scale.solve, device=session.device), found)
-
-    found = named(
-        solver_candidates(session, ("tsit5",)), "`integrate`", "torchdiffeq dopri8, a call", "torchdiffeq dopri5, `jump_t`"
-    )
-    for name in scale.own_solves:
-        yield from solve_rows(session, Problem.own(name, *scale.solve, device=session.device), found)
-
-    lorenz, found = Starts.lorenz(scale.starts, session.device), solver_candidates(session, ("tsit5",), "starts")
-    yield from solve_rows(session, lorenz, found, Starts.target, "starts")
-
-    for late in scale.delayed:
-        problem = Delayed.network(*late, device=session.device)
-        yield from solve_rows(session, problem, delay_candidates(session), Delayed.target, "delays")
-
-    for sweep in scale.cell_sweeps:
-        yield from cell_growth(quick, sweep, scale.cell_base)
-    found = named(solver_candidates(session, ("tsit5",)), *scale.swept)
-    for sweep in scale.solve_sweeps:
-        yield from solve_growth(quick, sweep, scale.solve_base, found)
-    methods = ("tsit5",) if scale.few else ("tsit5", "rodas5p")
-    found = named(solver_candidates(session, methods, "stiff"), *scale.swept)
-    yield from solve_growth(quick, scale.stiffness, scale.stiff_base, found)
-
-    found = named(solver_candidates(session, ("tsit5",), "stiff"), *scale.swept)
-    explicit = [candidate for candidate in found if "kvaerno" not in candidate.name]  # these are slowed by the stiff sample
-    yield from stiff_rows(quick, scale.stiff, explicit)
-
-    yield from memory_rows(session, scale.lengths, scale.long, scale.few, scale.swept)
-    yield from first_rows(replace(session, rounds=min(session.rounds, scale.first_rounds)), scale.first_calls)
+    for name, part in PARTS.items():
+        for sizes in scale[name]:
+            yield from part.rows(session, *sizes)

@@ -33,36 +33,38 @@ IMPORTS = {  # statement -> the peer that it needs
     "from discretize import DiscreteRNN, integrate": "",
 }
 CODE = "import time; begin = time.perf_counter(); {statement}; print(time.perf_counter() - begin)"
-CALLED = {"cell": "DiscreteRNN", "solve": "integrate"}
+PROBLEMS = {
+    "import": "import, in a fresh process",
+    "cell": "the first `DiscreteRNN` of a process",
+    "solve": "the first `integrate` of a process",
+}
 
 
-def first_rows(session: Session, calls: Sequence[str]) -> Iterator[Row]:
+def first_rows(session: Session, rounds: int, calls: Sequence[str] = ("cell", "solve")) -> Iterator[Row]:
     """Time imports, and first calls of "cell" or "solve"; without any, only the import that loads no library."""
     here = {"", *(peer for peer in ("torch", *session.peers) if not absent(peer))}
     statements = [statement for statement, peer in IMPORTS.items() if peer in here] if calls else [LIGHT]
-    imports: dict[str, list[float | None]] = defaultdict(list)
     seconds: dict[tuple[str, str], list[float | None]] = defaultdict(list)
     engines: dict[str, str] = {}
-    for _ in range(session.rounds):
+    for _ in range(min(session.rounds, rounds)):
         for statement in statements:
             checkpoint()
             session.show(f"first use: {statement}")
-            imports[statement].append(run_in_process(CODE.format(statement=statement)))
+            seconds["import", statement].append(run_in_process(CODE.format(statement=statement)))
         for called in calls:
             with tempfile.TemporaryDirectory(prefix="ctrnn-bench-") as cache:
                 for state in ("empty", "filled"):
                     checkpoint()
                     session.show(f"first use: {called}, {state} cache")
                     arguments = {"called": called, "device": session.device, "threads": torch.get_num_threads()}
-                    found = call_in_process(__name__, "first_call", arguments, {"CTRNN_CACHE": cache})
-                    engines[called] = found["engine"]
+                    answer = call_in_process(__name__, "first_call", arguments, {"CTRNN_CACHE": cache})
+                    engines[called] = answer["engine"]
                     for which in ("first", "second"):
-                        seconds[called, f"{which} call, {state} cache"].append(found[which])
-    for statement, values in imports.items():
-        yield Row("first use", "import, in a fresh process", statement, "import", values)
-    for (called, work), values in seconds.items():
-        problem = f"the first `{CALLED[called]}` of a process"
-        yield Row("first use", problem, work, "call", values, facts={"engine": engines[called]})
+                        seconds[called, f"{which} call, {state} cache"].append(answer[which])
+    for (called, candidate), values in seconds.items():
+        facts = {"engine": engines[called]} if called in engines else {}
+        work = "call" if called in engines else "import"
+        yield Row("first use", PROBLEMS[called], candidate, work, values, facts=facts)
 
 
 def first_call(called: str, device: str, threads: int) -> dict[str, float | str]:
@@ -71,11 +73,8 @@ def first_call(called: str, device: str, threads: int) -> dict[str, float | str]
     dtype = torch.float64 if called == "solve" else torch.float32
     field: Any = ctrnn.gated(4, 16, dtype=dtype, device=device)
     xs = torch.randn(20, 8, 4, dtype=dtype, device=device)
-    rnn = (
-        discretize.DiscreteRNN(field, fused="always")
-        if called == "cell"
-        else discretize.ContinuousRNN(field, "tsit5", fused="always")
-    )
+    make: dict[str, Any] = {"cell": discretize.DiscreteRNN, "solve": discretize.ContinuousRNN}
+    rnn = make[called](field, **{"method": "tsit5"} if called == "solve" else {}, fused="always")
     torch.autograd.grad(torch.tanh(xs[0] @ field.candidate.weight_x.t()).sum(), field.candidate.weight_x)  # torch's own first use
     seconds = []
     for _ in range(2):

@@ -9,51 +9,56 @@ largest to the smallest rate of a leaky field. Every solve is at the loosest tol
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 
 from experiments.bench.parts.cells import CellSizes, cell_rows
-from experiments.bench.parts.problems import Problem, stiff_problem
-from experiments.bench.parts.solves import TARGET, SolveCandidate, solve_rows
+from experiments.bench.parts.problems import gated, stiff_problem
+from experiments.bench.parts.solves import FEWER, solve_rows, solver_candidates
+from experiments.bench.peers.registry import named
 from experiments.bench.rows import BACKWARD, Row, medians
 from experiments.bench.session import Session
 
-__all__ = ["Sweep", "cell_growth", "exponent", "solve_growth", "sweeps"]
+__all__ = ["cell_growth", "exponent", "growth_rows", "solve_growth", "sweeps"]
 
 LETTERS = {"time": "T", "batch": "B", "hidden": "H"}
 
 
-@dataclass(frozen=True)
-class Sweep:
-    """Points of one size: a name of `Problem.gated` or `CellSizes`, or "error" or "stiffness"."""
+def growth_rows(session: Session, what: str, varied: str, points: Sequence[float], *more: object) -> Iterator[Row]:
+    """Time "cells" or "solves" over these points of a size, or of "error" or "stiffness"."""
+    grown = {"cells": cell_growth, "solves": solve_growth}[what]
+    session = replace(session, rounds=min(session.rounds, FEWER))  # shares what is skipped
+    yield from grown(session, varied, points, *more)  # type: ignore[operator]
 
-    varied: str
-    points: tuple[float, ...]
 
-
-def cell_growth(session: Session, sweep: Sweep, base: CellSizes) -> Iterator[Row]:
+def cell_growth(session: Session, varied: str, points: Sequence[float], base: CellSizes) -> Iterator[Row]:
     """Time the gated cell by every engine, torch.nn.GRU, and the loop."""
-    for x in sweep.points:
-        sizes = replace(base, **{sweep.varied: int(x)})
-        facts = {"sweep": f"cells over {sweep.varied}", "x": x, "base": str(base)}
-        yield from cell_rows(session, sizes, ("gated",), "growth", (BACKWARD,), **facts)
+    for x in points:
+        facts = {"sweep": f"cells over {varied}", "x": x, "base": str(base)}
+        yield from cell_rows(session, replace(base, **{varied: int(x)}), ("gated",), "growth", (BACKWARD,), **facts)
 
 
-def solve_growth(session: Session, sweep: Sweep, base: Mapping[str, int], candidates: Sequence[SolveCandidate]) -> Iterator[Row]:
+def solve_growth(
+    session: Session,
+    varied: str,
+    points: Sequence[float],
+    base: Mapping[str, int],
+    methods: Sequence[str] = ("tsit5",),
+    names: Sequence[str] = ("",),
+) -> Iterator[Row]:
     """Time the candidates at equal measured error."""
+    stiff = varied == "stiffness"
+    candidates = named(solver_candidates(session, methods, "stiff" if stiff else "held"), *names)
     words = ", ".join(f"{LETTERS[key]} {value}" for key, value in base.items())
-    for x in sweep.points:
-        target = x if sweep.varied == "error" else TARGET
-        if sweep.varied == "stiffness":
-            problem = stiff_problem(x, **base, device=session.device)
-        else:
-            sizes = {key: int(x) if key == sweep.varied else size for key, size in base.items()}
-            problem = Problem.gated(**sizes, device=session.device)
-        problem = replace(problem, name=f"{problem.name}, error {target:g}")
-        facts = {"sweep": f"solves over {sweep.varied}", "x": x, "base": words}
-        yield from solve_rows(session, problem, candidates, target, "growth", (BACKWARD,), **facts)
+    for x in points:
+        sizes = {key: int(x) if key == varied else size for key, size in base.items()}
+        problem = stiff_problem(x, **sizes, device=session.device) if stiff else gated(**sizes, device=session.device)
+        target = x if varied == "error" else problem.target
+        problem = replace(problem, name=f"{problem.name}, error {target:g}", target=target)
+        facts = {"sweep": f"solves over {varied}", "x": x, "base": words}
+        yield from solve_rows(session, problem, candidates, "growth", (BACKWARD,), **facts)
 
 
 def sweeps(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:

@@ -52,29 +52,25 @@ class Balanced(ctrnn.VectorField):
 def live_rows(session: Session, sizes: CellSizes) -> Iterator[Row]:
     """Time the samples of streams; the value of a round is the median of one."""
     x = torch.randn(sizes.time, sizes.batch, sizes.inputs, device=session.device)
-    theirs = [nn.GRUCell, nn.LSTMCell, nn.RNNCell]
-    runs: dict[str, tuple[tuple[Callable[..., Any], Callable[[Any], Any]], str | None]] = {}
-
-    def stepped(module: discretize.DiscreteCell | discretize.DiscreteRNN | discretize.ContinuousRNN) -> Any:
-        return module.live_step, itemgetter(1)
-
-    for kind in theirs:
+    runs: dict[str, tuple[Callable[..., Any], str | None]] = {}  # and the cell of torch's that it stands beside
+    for kind in (nn.GRUCell, nn.LSTMCell, nn.RNNCell):
         cell, name = kind(sizes.inputs, sizes.hidden).to(x), f"`torch.nn.{kind.__name__}`"
-        field = ctrnn.from_torch(cell)
-        word = name.strip("`").removeprefix("torch.nn.").removesuffix("Cell")
-        runs[name] = (cell, lambda given: given), name
-        runs[f"{word}, `DiscreteCell`"] = stepped(discretize.DiscreteCell(field)), name
-        runs[f"{word}, `DiscreteRNN`"] = stepped(discretize.DiscreteRNN(field)), name
+        field, word = ctrnn.from_torch(cell), kind.__name__.removesuffix("Cell")
+        runs[name] = cell, name
+        runs[f"{word}, `DiscreteCell`"] = discretize.DiscreteCell(field).live_step, name
+        runs[f"{word}, `DiscreteRNN`"] = discretize.DiscreteRNN(field).live_step, name
     gated, own = ctrnn.gated(sizes.inputs, sizes.hidden).to(x), Balanced(sizes.inputs, sizes.hidden).to(x)
-    runs["gated, `DiscreteRNN`"] = stepped(discretize.DiscreteRNN(gated)), None
-    runs["code of one's own, `DiscreteRNN`"] = stepped(discretize.DiscreteRNN(own, dt=0.2)), None
-    runs["gated, `ContinuousRNN`, compiled"] = stepped(discretize.ContinuousRNN(gated, fused="always")), None
+    runs["gated, `DiscreteRNN`"] = discretize.DiscreteRNN(gated).live_step, None
+    runs["code of one's own, `DiscreteRNN`"] = discretize.DiscreteRNN(own, dt=0.2).live_step, None
+    runs["gated, `ContinuousRNN`, compiled"] = discretize.ContinuousRNN(gated, fused="always").live_step, None
     for mode, entered in MODES.items():
         seconds: dict[str, list[float | None]] = {name: [] for name in runs}
 
         def run(name: str, entered: Callable[[], AbstractContextManager[Any]] = entered, seconds: Any = seconds) -> None:
+            call, beside = runs[name]
+            state: Callable[[Any], Any] = itemgetter(1) if name != beside else lambda output: output
             with entered():
-                streams = [_latencies(*runs[name][0], x.clone()) for _ in range(STREAMS)]
+                streams = [_latencies(call, state, x.clone()) for _ in range(STREAMS)]
                 seconds[name].append(median(chain.from_iterable(streams)))
 
         problem = f"B {sizes.batch}, I {sizes.inputs}, H {sizes.hidden}, {mode}"
@@ -85,11 +81,11 @@ def live_rows(session: Session, sizes: CellSizes) -> Iterator[Row]:
 
 
 def _latencies(call: Callable[..., Any], recurrent: Callable[[Any], Any], x: Tensor) -> list[float]:
-    """Return the seconds that each sample of a stream takes; `recurrent`: the state in what a call gives."""
-    found, state = [], None
+    """Return the seconds that each sample of a stream takes; `recurrent`: the state in what a call returns."""
+    seconds, state = [], None
     for sample in x.unbind():
         begin = time.perf_counter()
-        given = call(sample, state)
-        found.append(time.perf_counter() - begin)
-        state = recurrent(given)
-    return found
+        output = call(sample, state)
+        seconds.append(time.perf_counter() - begin)
+        state = recurrent(output)
+    return seconds

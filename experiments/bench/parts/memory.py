@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import resource
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -23,121 +22,101 @@ from discretize import Checkpointed
 from experiments.bench.children import call_in_process
 from experiments.bench.options import PEERS, absent
 from experiments.bench.parts.cells import CellSizes, cell_candidates, samples
-from experiments.bench.parts.problems import Problem
+from experiments.bench.parts.problems import Problem, edges, gated
 from experiments.bench.parts.solves import SolveCandidate, ours, tuned_solvers
-from experiments.bench.peers.registry import OURS, of_peer
+from experiments.bench.peers.registry import of_peers
 from experiments.bench.rows import BACKWARD, Row
-from experiments.bench.session import COMPILED, STEPS, Session
+from experiments.bench.session import COMPILED, ENGINES, Session
 from experiments.interruption import checkpoint
 
-__all__ = ["cell_growth_in_bytes", "memory_rows", "peak_growth", "solve_growth_in_bytes"]
+__all__ = ["growth_in_bytes", "memory_rows", "peak_growth"]
 
 STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 MEMORY = 2**24  # bytes, for `integrate(..., gradient=Checkpointed(...))`
-METHOD = "tsit5"
+METHOD, BOUNDED = "tsit5", f", Checkpointed({MEMORY >> 20} MiB)"
 FEW, LONG = 3, 1000  # samples: to begin with, and the most that are solved sample by sample
-BATCH, INPUTS, CELL_HIDDEN, SOLVE_HIDDEN = 32, 10, 64, 32
+BATCH, INPUTS, HIDDEN = 32, 10, {"cell": 64, "solve": 32}
 PEER_SOLVES = {"torchdiffeq": "torchdiffeq dopri5, `jump_t`", "torchode": "torchode tsit5", "diffrax": "diffrax tsit5"}
 
 
 def memory_rows(
-    session: Session, lengths: Sequence[int], long: Sequence[int], few: bool = False, peer_solves: tuple[str, ...] = ("",)
+    session: Session, lengths: Sequence[int], long: Sequence[int] = (), names: Sequence[str] = ("",), few: bool = False
 ) -> Iterator[Row]:
     """Measure cells and solves over `lengths`, and over `long` ones ours, where they are compiled, or bounded and not too long.
 
-    `peer_solves`: how names of peers' solves may begin; `few`: one solve, nothing else.
+    `names`: how names of peers' solves may begin; `few`: one solve, nothing else.
     """
-    cells, solves = _cell_names(session), _solves(session, peer_solves)
-    if few:
-        cells, solves = [], solves[:1]
-    for time in lengths:
-        for name in cells:
-            yield from _row(session, "cell", time, CELL_HIDDEN, name, {"name": name})
+    cells, solves = ([], _solves(session, names)[:1]) if few else (_cells(session), _solves(session, names))
+    measured = [("cell", time, name) for time in lengths for name in cells]
     for time in (*lengths, *long):
-        for label, solve in solves:
-            if time in lengths or solve["name"] == COMPILED or (solve["bounded"] and time <= LONG):
-                yield from _row(session, "solve", time, SOLVE_HIDDEN, label, solve)
+        measured += [("solve", time, name) for name in solves if time in lengths or _is_for_long(name, time)]
+    for kind, time, name in measured:
+        checkpoint()
+        problem = f"{kind}, T {time}, B {BATCH}, H {HIDDEN[kind]}"
+        session.show(f"memory: {problem}: {name}")
+        arguments = {"kind": kind, "name": name, "time": time, "device": session.device, "threads": torch.get_num_threads()}
+        try:
+            growth = call_in_process(__name__, "growth_in_bytes", arguments)
+        except RuntimeError as error:
+            session.skip(f"memory: {problem}: {name}", str(error))
+        else:
+            yield Row("memory", problem, name, BACKWARD, [growth], "bytes", {"kind": kind, "x": time})
 
 
-def _cell_names(session: Session) -> list[str]:
-    sizes = CellSizes(2, 2, INPUTS, CELL_HIDDEN)
+def _is_for_long(name: str, time: int) -> bool:
+    return name.endswith(COMPILED) or (name.endswith(BOUNDED) and time <= LONG)
+
+
+def _cells(session: Session) -> list[str]:
+    sizes = CellSizes(2, 2, INPUTS, HIDDEN["cell"])
     return [candidate.name for candidate in cell_candidates(session, sizes, samples(sizes, session.device), ("gated",))]
 
 
-def _solves(session: Session, peer_solves: tuple[str, ...]) -> list[tuple[str, dict[str, Any]]]:
-    """Labels, and arguments of `solve_growth_in_bytes`."""
-    problem, found = Problem.gated(1, 1, 2, 2, session.device), []
-    for engine in (COMPILED, STEPS):
-        if list(tuned_solvers(session, "memory", problem, [_candidate(OURS, engine, False)], 1.0)):
-            label = f"`integrate`, {METHOD}, {engine}"
-            found.append((label, {"peer": OURS, "name": engine, "bounded": False}))
-            found.append((f"{label}, Checkpointed({MEMORY >> 20} MiB)", {"peer": OURS, "name": engine, "bounded": True}))
-    for peer, name in PEER_SOLVES.items():
-        if peer in session.peers and not absent(peer) and name.startswith(peer_solves):
-            found.append((name, {"peer": peer, "name": name, "bounded": False}))
-    return found
+def _solves(session: Session, names: Sequence[str]) -> list[str]:
+    problem, known = gated(1, 1, 2, 2, session.device), []
+    for engine in ENGINES:
+        if list(tuned_solvers(session, "memory", problem, [ours(METHOD, engine)], 1.0)):
+            known += [f"`integrate`, {METHOD}, {engine}", f"`integrate`, {METHOD}, {engine}{BOUNDED}"]
+    here = {peer: name for peer, name in PEER_SOLVES.items() if peer in session.peers and not absent(peer)}
+    return known + [name for name in here.values() if name.startswith(tuple(names))]
 
 
-def _row(session: Session, kind: str, time: int, hidden: int, label: str, given: Mapping[str, object]) -> Iterator[Row]:
-    """Growth in bytes, from a process of its own; nothing where that fails."""
-    checkpoint()
-    problem = f"{kind}, T {time}, B {BATCH}, H {hidden}"
-    session.show(f"memory: {problem}: {label}")
-    arguments = {"time": time, **given, "device": session.device, "threads": torch.get_num_threads()}
-    try:
-        growth = call_in_process(__name__, f"{kind}_growth_in_bytes", arguments)
-    except RuntimeError as error:
-        session.skip(f"memory: {problem}: {label}", str(error))
-        return
-    yield Row("memory", problem, label, BACKWARD, [growth], "bytes", {"kind": kind, "x": time})
-
-
-def cell_growth_in_bytes(name: str, time: int, device: str, threads: int) -> int:
-    """Measure the growth of this process during a cell's forward + backward, by the cell's name."""
+def growth_in_bytes(kind: str, name: str, time: int, device: str, threads: int) -> int:
+    """Measure the growth of this process during a cell's forward + backward, or a solve's at the tolerance it needs for 1e-6."""
     torch.set_num_threads(threads)
-
-    def call(length: int) -> Callable[[], object]:
-        session = Session(PEERS, device)
-        sizes = CellSizes(length, BATCH, INPUTS, CELL_HIDDEN)
-        x = samples(sizes, device)
-        chosen = {candidate.name: candidate for candidate in cell_candidates(session, sizes, x, ("gated",))}.get(name)
-        if chosen is None:
-            raise RuntimeError("; ".join(session.skipped.values()) or f"there is no {name}")
-        cotangent = torch.randn(length, BATCH, CELL_HIDDEN, device=device)
-        return lambda: chosen.backward(x, cotangent)
-
-    call(FEW)()
-    return peak_growth(call(time), device)
+    call = _cell_call if kind == "cell" else _solve_call
+    call(name, FEW, device)()
+    return peak_growth(call(name, time, device), device)
 
 
-def solve_growth_in_bytes(peer: str, name: str, bounded: bool, time: int, device: str, threads: int) -> int:
-    """Measure the growth of this process during a solve's forward + backward, at the tolerance it needs for 1e-6.
-
-    `name`: the engine of ours, or how a peer's solve is named; `bounded`: with checkpointing.
-    """
-    torch.set_num_threads(threads)
-    chosen = _candidate(peer, name, bounded)
-
-    def call(length: int) -> Callable[[], object]:
-        generator = torch.Generator().manual_seed(0)
-        field = ctrnn.gated(INPUTS, SOLVE_HIDDEN, dtype=torch.float64, generator=generator).to(device)
-        xs = torch.randn(length, BATCH, INPUTS, dtype=torch.float64, generator=generator).to(device)
-        h0 = field.initial_state(BATCH)
-        solver = chosen.ready(Problem("memory", field, xs, h0, h0[None]))
-        if length == FEW and (wrong := solver.states(chosen.expected).wrong):
-            raise RuntimeError(wrong)
-        solver.prepare()
-        return lambda: solver.gradients(chosen.expected)
-
-    call(FEW)()
-    return peak_growth(call(time), device)
+def _cell_call(name: str, time: int, device: str) -> Callable[[], object]:
+    session, sizes = Session(PEERS, device), CellSizes(time, BATCH, INPUTS, HIDDEN["cell"])
+    x = samples(sizes, device)
+    one = next((each for each in cell_candidates(session, sizes, x, ("gated",)) if each.name == name), None)
+    if one is None:
+        raise RuntimeError("; ".join(session.skipped.values()) or f"there is no {name}")
+    cotangent = torch.randn(time, BATCH, HIDDEN["cell"], device=device)
+    return lambda: one.backward(x, cotangent)
 
 
-def _candidate(peer: str, name: str, bounded: bool) -> SolveCandidate:
-    if peer == OURS:
-        settings = {"gradient": Checkpointed(MEMORY)} if bounded else {}
-        return ours(METHOD, name == COMPILED, **settings)
-    return next(candidate for candidate in of_peer(peer) if candidate.name.startswith(name))
+def _solve_call(name: str, time: int, device: str) -> Callable[[], object]:
+    generator = torch.Generator().manual_seed(0)
+    field = ctrnn.gated(INPUTS, HIDDEN["solve"], dtype=torch.float64, generator=generator).to(device)
+    xs = torch.randn(time, BATCH, INPUTS, dtype=torch.float64, generator=generator).to(device)
+    h0, candidate = field.initial_state(BATCH), _solve_candidate(name)
+    solver = candidate.ready(Problem("memory", field, xs, h0, edges(xs), h0[None], [*field.parameters()]))
+    if time == FEW and (wrong := solver.states(candidate.expected).wrong):
+        raise RuntimeError(wrong)
+    solver.prepare()
+    return lambda: solver.gradients(candidate.expected)
+
+
+def _solve_candidate(name: str) -> SolveCandidate:
+    peer = name.partition(" ")[0]
+    if peer in PEER_SOLVES:
+        return next(each for each in of_peers(Session((peer,)), "held") if each.name.startswith(name))
+    engine = name.removesuffix(BOUNDED).rpartition(", ")[2]
+    return ours(METHOD, engine, **{"gradient": Checkpointed(MEMORY)} if name.endswith(BOUNDED) else {})
 
 
 def peak_growth(call: Callable[[], object], device: str) -> int:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,64 +23,72 @@ import ctrnn
 import discretize
 from experiments.bench.parts.cells import FIELDS, CellSizes, samples
 
-__all__ = ["VARIANTS", "Delayed", "Late", "Lorenz", "Problem", "Starts", "StiffSizes", "batches", "edges", "stiff_problem"]
+__all__ = [
+    "VARIANTS",
+    "Lorenz",
+    "Problem",
+    "StiffSizes",
+    "delayed",
+    "edges",
+    "gated",
+    "lorenz",
+    "own",
+    "stiff_problem",
+    "with_a_stiff_sample",
+]
 
 VARIANTS = {"without": slice(1, None), "with": slice(0, None), "alone": slice(0, 1)}  # samples of the batch
+EXACT: dict[str, Any] = {"method": "dopri8", "rtol": 1e-11, "atol": 1e-12, "fused": False}  # none of those compared
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A field, its held input and an initial state; and the states after each sample, solved far more tightly."""
+    """A field, its held input (None without one), an initial state and times; the states then, solved far more tightly; the
+    tensors gradients are taken to; and the largest error of a candidate that is compared."""
 
     name: str
     field: Any  # a VectorField, or one with delays
-    xs: Tensor
+    xs: Any
     h0: Tensor
+    times: Tensor
     exact: Tensor
-
-    @classmethod
-    def of(cls, name: str, field: ctrnn.VectorField, xs: Tensor) -> Problem:
-        h0 = field.initial_state(xs.shape[1])
-        settings: dict[str, Any] = {"method": "dopri8", "rtol": 1e-11, "atol": 1e-12}
-        with torch.no_grad():  # step by step: the reference is none of those compared
-            solved = discretize.integrate(field, ctrnn.HeldPath(xs), h0, edges(xs), fused=False, **settings)
-        return cls(name, field, xs, h0, solved.hs)
-
-    @classmethod
-    def gated(cls, time: int, batch: int, hidden: int, inputs: int = 10, device: str = "cpu") -> Problem:
-        generator = torch.Generator().manual_seed(0)
-        field = ctrnn.gated(inputs, hidden, dtype=torch.float64, generator=generator)
-        xs = torch.randn(time, batch, inputs, dtype=torch.float64, generator=generator)
-        return cls.of(f"T {time}, B {batch}, I {inputs}, H {hidden}", field.to(device), xs.to(device))
-
-    @classmethod
-    def own(cls, name: str, time: int, batch: int, hidden: int, inputs: int = 10, device: str = "cpu") -> Problem:
-        """A field of the cells' comparison that kernels know by its code alone."""
-        torch.manual_seed(0)
-        field = FIELDS[name][0](CellSizes(time, batch, inputs, hidden), {}).double()
-        xs = samples(CellSizes(time, batch, inputs, hidden), device, torch.float64)
-        return cls.of(f"{name}, T {time}, B {batch}, I {inputs}, H {hidden}", field.to(device), xs)
-
-    def error(self, hs: Tensor) -> float:
-        return float((hs.to(self.exact) - self.exact).abs().max())
+    variables: list[Tensor]
+    target: float = 1e-6
 
     @property
     def path(self) -> ctrnn.Path | None:
-        return ctrnn.HeldPath(self.xs)
+        return None if self.xs is None else ctrnn.HeldPath(self.xs)
 
-    @property
-    def times(self) -> Tensor:
-        return edges(self.xs)
-
-    @property
-    def variables(self) -> list[Tensor]:
-        """What gradients are taken to."""
-        return list(self.field.parameters())
+    def error(self, hs: Tensor) -> float:
+        return float((hs.to(self.exact) - self.exact).abs().max())
 
 
 def edges(xs: Tensor) -> Tensor:
     """Return the times at which the samples of a held input begin and end."""
     return torch.arange(len(xs) + 1, dtype=torch.float64, device=xs.device)
+
+
+def _on(name: str, field: ctrnn.VectorField, xs: Tensor, device: str) -> Problem:
+    """Pose a field on a held input."""
+    field, xs = field.to(device), xs.to(device)
+    h0 = field.initial_state(xs.shape[1])
+    with torch.no_grad():
+        solved = discretize.integrate(field, ctrnn.HeldPath(xs), h0, edges(xs), **EXACT)
+    return Problem(name, field, xs, h0, edges(xs), solved.hs, list(field.parameters()))
+
+
+def gated(time: int, batch: int, hidden: int, inputs: int = 10, device: str = "cpu") -> Problem:
+    generator = torch.Generator().manual_seed(0)
+    field = ctrnn.gated(inputs, hidden, dtype=torch.float64, generator=generator)
+    xs = torch.randn(time, batch, inputs, dtype=torch.float64, generator=generator)
+    return _on(f"T {time}, B {batch}, I {inputs}, H {hidden}", field, xs, device)
+
+
+def own(name: str, time: int, batch: int, hidden: int, inputs: int = 10, device: str = "cpu") -> Problem:
+    """Pose a field of the cells' comparison that kernels know by its code alone."""
+    torch.manual_seed(0)
+    sizes = CellSizes(time, batch, inputs, hidden)
+    return _on(f"{name}, {sizes}", FIELDS[name][0](sizes, {}).double(), samples(sizes, dtype=torch.float64), device)
 
 
 class Lorenz(ctrnn.VectorField):
@@ -94,32 +102,15 @@ class Lorenz(ctrnn.VectorField):
         return torch.stack([10 * (y - x), x * (28 - z) - y, x * y - 8 / 3 * z], -1)
 
 
-@dataclass(frozen=True)
-class Starts(Problem):
-    """The states at the start and at the end."""
-
-    path = None
+def lorenz(batch: int, device: str = "cpu") -> Problem:
+    """Pose Lorenz's equation from starts around the middle of the attractor, with a standard deviation of 5 in each direction."""
+    dice = torch.Generator().manual_seed(0)
+    h0 = 5 * torch.randn(batch, 3, dtype=torch.float64, generator=dice) + torch.tensor([0, 0, 25], dtype=torch.float64)
+    h0, times = h0.to(device).requires_grad_(), torch.tensor([0.0, 1.0], dtype=torch.float64, device=device)
+    with torch.no_grad():
+        exact = discretize.integrate(Lorenz(), None, h0, times, **EXACT | {"atol": 1e-11}).hs
     # The largest error of all starts and coordinates, which are up to 40; some neighbours part by e^4 until the end.
-    target: ClassVar[float] = 5e-3
-
-    @classmethod
-    def lorenz(cls, batch: int, device: str = "cpu") -> Starts:
-        """Starts drawn around the middle of the attractor, with a standard deviation of 5 in each direction."""
-        dice = torch.Generator().manual_seed(0)
-        h0 = 5 * torch.randn(batch, 3, dtype=torch.float64, generator=dice) + torch.tensor([0, 0, 25], dtype=torch.float64)
-        h0, field = h0.to(device).requires_grad_(), Lorenz()
-        found = cls(f"Lorenz, {batch:,} starts", field, h0.new_empty(0), h0, h0)
-        with torch.no_grad():  # by another method and step by step: it is none of those compared
-            exact = discretize.integrate(field, None, h0, found.times, method="dopri8", rtol=1e-11, atol=1e-11, fused=False)
-        return cls(found.name, field, found.xs, h0, exact.hs)
-
-    @property
-    def times(self) -> Tensor:
-        return torch.tensor([0.0, 1.0], dtype=torch.float64, device=self.h0.device)
-
-    @property
-    def variables(self) -> list[Tensor]:
-        return [self.h0]
+    return Problem(f"Lorenz, {batch:,} starts", Lorenz(), None, h0, times, exact, [h0], target=5e-3)
 
 
 class Late(ctrnn.DelayedField):
@@ -134,41 +125,24 @@ class Late(ctrnn.DelayedField):
         return torch.tanh(past[0] @ self.weight.T) - h
 
 
-@dataclass(frozen=True)
-class Delayed(Starts):
-    """The states at the start and at the end of a network with a delay."""
-
-    target: ClassVar[float] = 1e-4
-    end: float = 1.0
-
-    @classmethod
-    def network(cls, time: int, batch: int, hidden: int, device: str = "cpu") -> Delayed:
-        draw = torch.Generator().manual_seed(1)
-        h0, field = torch.randn(batch, hidden, generator=draw, dtype=torch.float32).to(device), Late(hidden).to(device)
-        ends = torch.tensor([0.0, time], dtype=torch.float64, device=device)
-        with torch.no_grad():
-            exact = discretize.integrate(deepcopy(field).double(), None, h0.double(), ends, rtol=1e-9, atol=1e-10)
-        name = f"a delay of 1, T {time}, B {batch}, H {hidden}"
-        return cls(name, field, h0.new_empty(0), h0, exact.hs, end=float(time))
-
-    @property
-    def times(self) -> Tensor:
-        return torch.tensor([0.0, self.end], dtype=torch.float64, device=self.h0.device)
-
-    @property
-    def variables(self) -> list[Tensor]:
-        return list(self.field.parameters())
+def delayed(time: int, batch: int, hidden: int, device: str = "cpu") -> Problem:
+    draw = torch.Generator().manual_seed(1)
+    h0, field = torch.randn(batch, hidden, generator=draw, dtype=torch.float32).to(device), Late(hidden).to(device)
+    times = torch.tensor([0.0, time], dtype=torch.float64, device=device)
+    with torch.no_grad():
+        exact = discretize.integrate(deepcopy(field).double(), None, h0.double(), times, rtol=1e-9, atol=1e-10).hs
+    name = f"a delay of 1, T {time}, B {batch}, H {hidden}"
+    return Problem(name, field, None, h0, times, exact, list(field.parameters()), target=1e-4)
 
 
 def stiff_problem(ratio: float, time: int, batch: int, hidden: int, device: str = "cpu") -> Problem:
-    """Make a leaky field whose rates go from 1 to `ratio`, evenly in their logarithm."""
+    """Pose a leaky field whose rates go from 1 to `ratio`, evenly in their logarithm."""
     generator = torch.Generator().manual_seed(0)
     field: Any = ctrnn.leaky(4, hidden, alpha=1.0, per_unit=True, dtype=torch.float64, generator=generator)
     with torch.no_grad():
         field.rate.log_alpha.copy_(torch.linspace(0, math.log(ratio), hidden, dtype=torch.float64))
     xs = torch.randn(time, batch, 4, dtype=torch.float64, generator=generator)
-    name = f"rates 1 to {ratio:g}, T {time}, B {batch}, H {hidden}"
-    return Problem.of(name, field.to(device), xs.to(device))
+    return _on(f"rates 1 to {ratio:g}, T {time}, B {batch}, H {hidden}", field, xs, device)
 
 
 @dataclass(frozen=True)
@@ -184,7 +158,7 @@ class StiffSizes:
         return f"one sample of rate {self.rate:g} among {self.batch}, T {self.time}, H {self.hidden}"
 
 
-def batches(sizes: StiffSizes, device: str = "cpu") -> dict[str, Problem]:
+def with_a_stiff_sample(sizes: StiffSizes, device: str = "cpu") -> dict[str, Problem]:
     """Pose the same field on the batch without its stiff sample, with it, and on that one alone."""
     generator = torch.Generator().manual_seed(0)
     field: Any = ctrnn.gated(4, sizes.hidden, rate="exponential", dtype=torch.float64, generator=generator)
@@ -195,8 +169,8 @@ def batches(sizes: StiffSizes, device: str = "cpu") -> dict[str, Problem]:
     xs = torch.randn(sizes.time, sizes.batch, 4, dtype=torch.float64, generator=generator)
     xs[..., -1] = 0.0
     xs[:, 0, -1] = math.log(sizes.rate)
-    whole = Problem.of(str(sizes), field.to(device), xs.to(device))
+    whole = _on(str(sizes), field, xs, device)
     return {
-        variant: replace(whole, xs=whole.xs[:, part], h0=whole.h0[part], exact=whole.exact[:, part])
+        variant: replace(whole, xs=xs.to(device)[:, part], h0=whole.h0[part], exact=whole.exact[:, part])
         for variant, part in VARIANTS.items()
     }

@@ -1,10 +1,10 @@
-r"""Exact solves of held inputs to the same measured error: every candidate at the loosest tolerance that meets it.
+r"""Solves to the same measured error: every candidate at the loosest tolerance that meets it.
 
     forward              the states at the edges of the samples
-    forward + backward   and gradients to the field's parameters, of the sum of all states
+    forward + backward   and gradients to the problem's variables, of the sum of all states
 
-The gated field, float64. The error is the largest of any state, against a solve a thousand times tighter; a candidate that
-meets the target at no tolerance is named and not timed.
+The error is the largest of any state, against a far tighter solve; a candidate that meets the target at no tolerance is named
+and not timed.
 """
 
 from __future__ import annotations
@@ -12,26 +12,28 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 
 import discretize
-from experiments.bench.parts.problems import Problem, StiffSizes, batches
+from experiments.bench.parts.problems import Problem, StiffSizes, with_a_stiff_sample
+from experiments.bench.peers.registry import named, of_peers
 from experiments.bench.rows import FORWARD, WORKS, Row
 from experiments.bench.session import COMPILED, STEPS, Job, Session, wrong_engine
 
 __all__ = [
-    "TARGET",
+    "FEWER",
     "Solution",
     "SolveCandidate",
     "Solver",
     "Tuned",
     "in_torch",
     "ours",
-    "solve_job",
+    "problem_rows",
     "solve_rows",
+    "solver_candidates",
     "stiff_rows",
     "tune",
     "tuned_solvers",
@@ -39,7 +41,7 @@ __all__ = [
 
 TOLERANCES = [10 ** (-k / 2) for k in range(4, 25)]  # from 1e-2 to 1e-12
 EXPECTED = {"dopri8": 1e-2, "tsit5": 1e-4, "dopri5": 1e-5, "rodas5p": 1e-5}  # of ours, for an error of 1e-6
-TARGET, STIFF_TARGET = 1e-6, 1e-5
+STIFF_TARGET, FEWER = 1e-5, 2  # rounds are enough for what is shown without quartiles
 PATIENCE, STIFF_PATIENCE = 20.0, 10.0  # seconds
 
 
@@ -52,19 +54,9 @@ class Solution:
     wrong: str | None = None
 
 
-class Solver(Protocol):
-    """A way to solve one problem; gradients are to its variables, in their order, and `prepare` compiles ahead."""
-
-    compile_seconds: float
-
-    def prepare(self) -> None: ...
-    def states(self, tolerance: float) -> Solution: ...
-    def gradients(self, tolerance: float) -> list[Tensor]: ...
-
-
 @dataclass
-class InTorch:
-    """A solver in torch, (problem, tolerance) -> states, differentiated by autograd."""
+class Solver:
+    """Solves one problem in torch, (problem, tolerance) -> states, differentiated by autograd; `prepare` compiles ahead."""
 
     problem: Problem
     solve: Callable[[Problem, float], Solution]
@@ -95,28 +87,25 @@ class SolveCandidate:
 
 def in_torch(name: str, solve: Callable[[Problem, float], Solution], **more: Any) -> SolveCandidate:
     """A candidate whose solves are differentiated by autograd."""
-    return SolveCandidate(name, lambda problem: InTorch(problem, solve), **more)
+    return SolveCandidate(name, lambda problem: Solver(problem, solve), **more)
 
 
-def ours(method: str, fused: bool, **settings: Any) -> SolveCandidate:
+def ours(method: str, engine: str, **settings: Any) -> SolveCandidate:
     """`discretize.integrate`, by kernels or step by step."""
-    engine = COMPILED if fused else STEPS
+    settings |= {"method": method, "fused": "always" if engine == COMPILED else False}
 
     def solve(problem: Problem, tolerance: float) -> Solution:
-        solved = discretize.integrate(
-            problem.field,
-            problem.path,
-            problem.h0,
-            problem.times,
-            method=method,
-            rtol=tolerance,
-            atol=tolerance,
-            fused="always" if fused else False,
-            **settings,
-        )
+        how = {"rtol": tolerance, "atol": tolerance, **settings}
+        solved = discretize.integrate(problem.field, problem.path, problem.h0, problem.times, **how)
         return Solution(solved.hs, solved.stats["nfe"], wrong_engine(solved.stats, engine))
 
     return in_torch(f"`integrate`, {method}, {engine}", solve, expected=EXPECTED.get(method, 1e-5), own=True)
+
+
+def solver_candidates(session: Session, methods: Sequence[str], kind: str = "held") -> list[SolveCandidate]:
+    """Ours by these methods, with delays step by step only, then those of the peers for this kind."""
+    engines = (STEPS,) if kind == "delays" else (COMPILED, STEPS)
+    return [*(ours(method, engine) for method in methods for engine in engines), *of_peers(session, kind)]
 
 
 @dataclass(frozen=True)
@@ -128,6 +117,12 @@ class Tuned:
     tolerance: float
     error: float
     solution: Solution
+
+    def job(self, work: str, solver: Solver | None = None, **facts: Any) -> Job:
+        """Solve at the tuned tolerance, perhaps another problem."""
+        call = (solver or self.solver).states if work == FORWARD else (solver or self.solver).gradients
+        facts = {"tolerance": self.tolerance, "error": self.error, **facts}
+        return Job(self.candidate.name, work, lambda: call(self.tolerance), facts, warm=self.candidate.slow)
 
 
 def tune(candidate: SolveCandidate, problem: Problem, target: float) -> Tuned:
@@ -142,15 +137,15 @@ def tune(candidate: SolveCandidate, problem: Problem, target: float) -> Tuned:
         return Tuned(candidate, solver, TOLERANCES[k], problem.error(solution.hs), solution)
 
     k = min(range(len(TOLERANCES)), key=lambda k: abs(math.log(TOLERANCES[k] / candidate.expected)))
-    found = at(k)
-    if found.error < target:
+    loosest = at(k)
+    if loosest.error < target:
         while not candidate.slow and k and (looser := at(k - 1)).error < target:
-            k, found = k - 1, looser
-        return found
-    while not found.error < target and k + 1 < len(TOLERANCES):
+            k, loosest = k - 1, looser
+        return loosest
+    while not loosest.error < target and k + 1 < len(TOLERANCES):
         k += 1
-        found = at(k)
-    return found
+        loosest = at(k)
+    return loosest
 
 
 def tuned_solvers(
@@ -178,33 +173,38 @@ def solve_rows(
     session: Session,
     problem: Problem,
     candidates: Sequence[SolveCandidate],
-    target: float = TARGET,
     part: str = "solves",
     works: Sequence[str] = WORKS,
-    **facts: object,
+    **facts: Any,
 ) -> Iterator[Row]:
-    """Time all candidates that meet the target."""
-    tuned, jobs = list(tuned_solvers(session, part, problem, candidates, target)), []
-    for each in tuned:
-        found = {"tolerance": each.tolerance, "error": each.error, "evaluations": each.solution.evaluations}
-        jobs += [solve_job(each, each.solver, work, **found, **facts) for work in works]
+    """Time all candidates that meet the problem's target."""
+    tuned = [*tuned_solvers(session, part, problem, candidates, problem.target)]
+    jobs = [each.job(work, evaluations=each.solution.evaluations, **facts) for each in tuned for work in works]
     solvers = [each.solver for each in tuned for _ in works]
     for row, solver in zip(session.rows(part, problem.name, jobs, PATIENCE), solvers, strict=True):
         yield replace(row, facts={**row.facts, "compile_seconds": solver.compile_seconds})  # known once all have run
 
 
-def solve_job(tuned: Tuned, solver: Solver, work: str, **facts: object) -> Job:
-    """A solve at the tuned tolerance."""
-    call = solver.states if work == FORWARD else solver.gradients
-    return Job(tuned.candidate.name, work, lambda: call(tuned.tolerance), facts, warm=tuned.candidate.slow)
+def problem_rows(
+    session: Session,
+    part: str,
+    kind: str,
+    pose: Callable[..., Problem],
+    methods: Sequence[str] = ("tsit5",),
+    names: Sequence[str] = ("",),
+) -> Iterator[Row]:
+    """Time the candidates of a kind, of those whose names begin so, on a problem."""
+    yield from solve_rows(session, pose(device=session.device), named(solver_candidates(session, methods, kind), *names), part)
 
 
-def stiff_rows(session: Session, sizes: StiffSizes, candidates: Sequence[SolveCandidate]) -> Iterator[Row]:
-    """Time all three batches, at the loosest tolerance that meets the target with the stiff sample."""
-    problems, jobs = batches(sizes, session.device), []
+def stiff_rows(session: Session, sizes: StiffSizes, names: Sequence[str] = ("",)) -> Iterator[Row]:
+    """Time a batch without its stiff sample, with it, and that one alone, at the tolerance that meets the target with it."""
+    session = replace(session, rounds=min(session.rounds, FEWER))  # shares what is skipped
+    problems, jobs = with_a_stiff_sample(sizes, session.device), []
+    # Of explicit methods, which are slowed by the stiff sample.
+    candidates = [one for one in named(solver_candidates(session, ("tsit5",), "stiff"), *names) if "kvaerno" not in one.name]
     for tuned in tuned_solvers(session, "stiff", problems["with"], candidates, STIFF_TARGET):
         for variant, problem in problems.items():
-            facts = {"tolerance": tuned.tolerance, "error": tuned.error, "variant": variant}
             solver = tuned.candidate.ready(problem)
-            jobs += [solve_job(tuned, solver, work, **facts) for work in WORKS]
+            jobs += [tuned.job(work, solver, variant=variant) for work in WORKS]
     yield from session.rows("stiff", str(sizes), jobs, STIFF_PATIENCE)

@@ -6,9 +6,10 @@ python -m experiments.bench.peers.by_hand
 from __future__ import annotations
 
 import argparse
-import statistics
+import math
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 import torchdiffeq
@@ -16,6 +17,8 @@ from torch import Tensor
 
 import ctrnn
 from discretize import ContinuousRNN
+from experiments.bench import rows
+from experiments.bench.session import interleaved
 
 __all__ = ["by_engine", "by_hand", "ratio"]
 
@@ -41,22 +44,17 @@ def by_engine(field: ctrnn.VectorField, xs: Tensor, h: Tensor) -> Tensor:
 
 
 def ratio(field: ctrnn.VectorField, xs: Tensor, backward: bool, rounds: int) -> float:
-    """Return the processor time of the engine as a share of that by hand: the median over rounds, each both in turn."""
+    """Return the processor time of the engine as a share of that by hand: the median over rounds."""
 
-    def seconds(solve: Solve) -> float:
-        begun = time.process_time()
+    def run(solve: Solve) -> None:
         with torch.set_grad_enabled(backward):
             hs = solve(field, xs, field.initial_state(xs.shape[1]))
             if backward:
                 torch.autograd.grad(hs.sum(), list(field.parameters()))
-        return time.process_time() - begun
 
-    found = []
-    for k in range(rounds + 1):  # the first one warms up
-        first, second = (by_hand, by_engine) if k % 2 else (by_engine, by_hand)
-        taken = {first: seconds(first), second: seconds(second)}
-        found.append(taken[by_engine] / taken[by_hand])
-    return statistics.median(found[1:])
+    ways = {solve: partial(run, solve) for solve in (by_hand, by_engine)}
+    times = interleaved(ways, rounds, patience=math.inf, clock=time.process_time)
+    return rows.ratio(times[by_engine], times[by_hand]).median  # type: ignore[union-attr]
 
 
 def main(words: Sequence[str] | None = None) -> None:

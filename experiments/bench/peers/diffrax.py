@@ -1,19 +1,23 @@
-r"""diffrax, compiled by JAX: held inputs sample by sample under `lax.scan`, and an equation from many starts under `vmap`.
+r"""diffrax, compiled by JAX: held inputs sample by sample under `lax.scan`, an equation from many starts under `vmap`, and a
+rate network with noise by one solve for the whole batch.
 
 Held inputs: one step size for the whole batch, carried over, and the largest error as norm: measured faster here than a
 step size for each sample under `vmap`, and than one solve given the edges. Gradients by `RecursiveCheckpointAdjoint`,
-diffrax's own choice; with `DirectAdjoint` they took four times as long. Compiled ahead, and timed without that.
+diffrax's own choice; with `DirectAdjoint` they took four times as long. Compiled ahead, and timed without that. Noise is
+`VirtualBrownianTree`, its path with a tolerance of half a step, or increments that are drawn ahead in one call, and looked up.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import diffrax
 import jax
 import jax.numpy as jnp
+import lineax
 import numpy as np
 import torch
 from jax import Array
@@ -24,10 +28,11 @@ from ctrnn.fields.candidates import TanhCandidate
 from ctrnn.fields.decays import LinearDecay
 from ctrnn.fields.parts import Part
 from ctrnn.fields.rates import ConstantRate, ExponentialRate, GateRate
-from experiments.bench.parts.problems import Problem, Starts
-from experiments.bench.parts.solves import Solution, SolveCandidate
+from experiments.bench.parts.problems import Lorenz, Problem
+from experiments.bench.parts.sequences import Weights
+from experiments.bench.parts.solves import Solution, SolveCandidate, Solver
 
-__all__ = ["diffrax_candidates", "start_candidates", "stiff_candidates"]
+__all__ = ["CANDIDATES"]
 
 jax.config.update("jax_platforms", "cpu")  # as the others: JAX takes a GPU wherever there is one
 
@@ -38,27 +43,6 @@ SOLVERS: dict[str, tuple[Callable[[], Any], float, int]] = {  # and its expected
 }
 GATES: dict[type[Part], Callable[..., Any] | None] = {GateRate: jax.nn.sigmoid, ExponentialRate: jnp.exp, ConstantRate: None}
 FIRST = 0.3  # of a sample, the first step of all
-
-
-def diffrax_candidates(names: Sequence[str] = ("tsit5", "dopri8"), max_steps: int = 64) -> list[SolveCandidate]:
-    """Candidates by these methods; the more steps a sample may take, the longer gradients take."""
-
-    def candidate(name: str) -> SolveCandidate:
-        return SolveCandidate(
-            f"diffrax {name}, jitted", lambda problem: _on_held_input(problem, name, max_steps), expected=SOLVERS[name][1]
-        )
-
-    return [candidate(name) for name in names]
-
-
-def stiff_candidates() -> list[SolveCandidate]:
-    """Candidates for stiff fields, which take many steps a sample."""
-    return diffrax_candidates(("tsit5", "kvaerno5"), max_steps=4096)
-
-
-def start_candidates() -> list[SolveCandidate]:
-    """Each start by itself, with steps of its own, under `vmap`; Lorenz's equation alone is written for JAX."""
-    return [SolveCandidate("diffrax tsit5, jitted", _from_starts, expected=3e-8)]
 
 
 class _Carried(diffrax.AbstractAdaptiveStepSizeController):
@@ -97,7 +81,7 @@ class _Carried(diffrax.AbstractAdaptiveStepSizeController):
         return keep, begin, end, jump, (state, jnp.where(keep, jnp.maximum(longest, steps), longest)), result
 
 
-class _Jitted:
+class _Jitted(Solver):
     """(variables..., tolerance) -> states and steps, and its gradients, compiled at the first call."""
 
     compiled: ClassVar[dict[tuple[Any, ...], Callable[..., Any]]] = {}  # one compilation for problems of equal shapes
@@ -145,7 +129,7 @@ def _on_held_input(problem: Problem, name: str, max_steps: int) -> _Jitted:
 
 
 def _from_starts(problem: Problem) -> _Jitted:
-    if not isinstance(problem, Starts):
+    if not isinstance(problem.field, Lorenz):
         raise TypeError(f"{problem.name} is not Lorenz's equation, which is written for JAX here.")
     begin, end = problem.times.tolist()
 
@@ -217,3 +201,84 @@ def _rate(field: ctrnn.VectorField) -> type[Part]:
         if type(field.candidate) is TanhCandidate and type(field.decay) is LinearDecay and type(rate) in GATES:
             return type(rate)
     raise TypeError(f"this field is not written out for JAX: {field}")
+
+
+Motion = Callable[[int, tuple[int, ...], Array], diffrax.AbstractPath]
+
+
+class _Ahead(diffrax.AbstractPath):
+    increments: Array
+    t0: float
+    t1: float
+
+    def evaluate(self, t0: Any, t1: Any = None, left: bool = True) -> Array:
+        return self.increments[jnp.rint(t0).astype(int)]
+
+
+def _tree(time: int, shape: tuple[int, ...], key: Array) -> diffrax.AbstractPath:
+    return diffrax.VirtualBrownianTree(0.0, float(time), tol=0.5, shape=shape, key=key)
+
+
+def _ahead(time: int, shape: tuple[int, ...], key: Array) -> diffrax.AbstractPath:
+    return _Ahead(jax.random.normal(key, (time, *shape)), 0.0, float(time))
+
+
+class _JittedNoise:
+    def __init__(self, name: str, weights: Weights, motion: Motion) -> None:
+        self.name, self.weights, self.key = name, weights, jax.random.key(0)
+        self.states = jax.jit(partial(_noisy_states, motion))
+        self.pulled = jax.jit(partial(_pulled, motion))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.from_dlpack(jax.block_until_ready(self.states(*self._given(x))))
+
+    def backward(self, x: Tensor, cotangent: Tensor) -> list[Tensor]:
+        found = jax.block_until_ready(self.pulled(*self._given(x), _array(cotangent)))
+        return [torch.from_dlpack(each) for each in jax.tree.leaves(found)]
+
+    def _given(self, x: Tensor) -> tuple[Array, list[Array], Array]:
+        self.key, fresh = jax.random.split(self.key)
+        return _array(x), [_array(each) for each in self.weights], fresh
+
+
+def _noisy_states(motion: Motion, x: Array, weights: list[Array], key: Array) -> Array:
+    of_x, of_h, bias, log_alpha, sigma = weights
+    time, shape = len(x), (x.shape[1], len(bias))
+    pulled = x @ of_x.T + bias
+
+    def flow(t: Array, h: Array, args: object) -> Array:
+        return jnp.exp(log_alpha) * (jnp.tanh(pulled[jnp.floor(t).astype(int)] + h @ of_h.T) - h)
+
+    def noise(t: Array, h: Array, args: object) -> lineax.AbstractLinearOperator:
+        return lineax.DiagonalLinearOperator(jnp.broadcast_to(sigma, shape))
+
+    terms = diffrax.MultiTerm(diffrax.ODETerm(flow), diffrax.ControlTerm(noise, motion(time, shape, key)))
+    saved = diffrax.SaveAt(ts=jnp.arange(1.0, time + 1))
+    solved = diffrax.diffeqsolve(terms, diffrax.Euler(), 0.0, float(time), 1.0, jnp.zeros(shape), saveat=saved, max_steps=time)
+    assert solved.ys is not None
+    return solved.ys
+
+
+def _pulled(motion: Motion, x: Array, weights: list[Array], key: Array, cotangent: Array) -> object:
+    return jax.vjp(lambda x, weights: _noisy_states(motion, x, weights, key), x, weights)[1](cotangent)
+
+
+def _held(names: Sequence[str], max_steps: int) -> list[SolveCandidate]:
+    """Candidates by these methods; the more steps a sample may take, the longer gradients take."""
+
+    def candidate(name: str) -> SolveCandidate:
+        make = partial(_on_held_input, name=name, max_steps=max_steps)
+        return SolveCandidate(f"diffrax {name}, jitted", make, expected=SOLVERS[name][1])
+
+    return [candidate(name) for name in names]
+
+
+CANDIDATES: dict[str, Callable[..., Sequence[Any]]] = {
+    "held": lambda: _held(("tsit5", "dopri8"), max_steps=64),
+    "stiff": lambda: _held(("tsit5", "kvaerno5"), max_steps=4096),
+    "starts": lambda: [SolveCandidate("diffrax tsit5, jitted", _from_starts, expected=3e-8)],  # each with steps of its own
+    "noise": lambda weights: [
+        _JittedNoise("diffrax Euler, `VirtualBrownianTree`, jitted", weights, _tree),
+        _JittedNoise("diffrax Euler, increments ahead, jitted", weights, _ahead),
+    ],
+}

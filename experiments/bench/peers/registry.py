@@ -1,81 +1,37 @@
-"""All candidates for solves: this project's, and those of installed peers, which are imported on demand."""
+"""All candidates of the installed peers, whose modules are imported on demand, by what they can run.
+
+Each module here has `CANDIDATES`: "held", "stiff" and "starts" are solves of held inputs, of those with many steps a sample, and
+of an equation without input from many starts; "delays" those of a network with a delay; "noise" sequences of one with noise.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
 
 from experiments.bench.options import absent
-from experiments.bench.parts.noise import NoisyCandidate, Weights, torch_loop
-from experiments.bench.parts.solves import SolveCandidate, ours
 from experiments.bench.session import Session
 
-__all__ = ["OURS", "delay_candidates", "named", "noisy_peers", "of_peer", "solver_candidates"]
+__all__ = ["named", "of_peers"]
 
-OURS = "ours"
-SOLVERS = ("torchdiffeq", "torchode", "diffrax")  # the peers that solve
-
-
-def solver_candidates(session: Session, methods: Sequence[str], kind: str = "held") -> list[SolveCandidate]:
-    """Ours by these methods, then those of the peers for this kind; peers that are not installed are skipped."""
-    found = [ours(method, fused) for method in methods for fused in (True, False)]
-    for peer in SOLVERS:
-        if peer in session.peers:
-            if why := absent(peer):
-                session.skip(peer, why)
-            else:
-                found += of_peer(peer, kind)
-    return found
+SOLVERS = ("torchdiffeq", "torchode", "diffrax")
+PEERS_OF = {**dict.fromkeys(("held", "stiff", "starts"), SOLVERS), "delays": ("torchdde",), "noise": ("torchsde", "diffrax")}
 
 
-def of_peer(peer: str, kind: str = "held") -> list[SolveCandidate]:
-    """A peer's candidates for "held" inputs; for "stiff" ones those that can take enough steps, and its stiff method if it has
-    one; for many "starts" without input."""
-    if peer == "torchdiffeq":
-        from experiments.bench.peers import torchdiffeq  # noqa: PLC0415
-
-        return torchdiffeq.start_candidates() if kind == "starts" else torchdiffeq.torchdiffeq_candidates()
-    if peer == "torchode":
-        from experiments.bench.peers import torchode  # noqa: PLC0415
-
-        return torchode.start_candidates() if kind == "starts" else torchode.torchode_candidates()
-    from experiments.bench.peers import diffrax  # noqa: PLC0415
-
-    made = {"held": diffrax.diffrax_candidates, "stiff": diffrax.stiff_candidates, "starts": diffrax.start_candidates}
-    return made[kind]()
-
-
-def delay_candidates(session: Session) -> list[SolveCandidate]:
-    """Ours, step by step, and a peer's, for a network with a delay."""
-    found = [ours(method, False) for method in ("dopri5", "tsit5")]
-    if "torchdde" in session.peers:
-        if why := absent("torchdde"):
-            session.skip("torchdde", why)
-        else:
-            from experiments.bench.peers import torchdde  # noqa: PLC0415
-
-            found += torchdde.delay_candidates()
-    return found
-
-
-def noisy_peers(session: Session, weights: Weights) -> list[NoisyCandidate]:
-    """The candidates of the peers for a network with noise."""
-    found: list[NoisyCandidate] = [torch_loop(weights)] if "loop" in session.peers else []
-    for peer in ("torchsde", "diffrax"):
+def of_peers(session: Session, kind: str, *given: object) -> list[Any]:
+    """Make the candidates of this kind; peers that are not installed are skipped."""
+    candidates: list[Any] = []
+    for peer in PEERS_OF[kind]:
         if peer not in session.peers:
             continue
         if why := absent(peer):
             session.skip(peer, why)
-        elif peer == "torchsde":
-            from experiments.bench.peers import torchsde  # noqa: PLC0415
-
-            found += torchsde.noise_candidates(weights)
         else:
-            from experiments.bench.peers import diffrax_noise  # noqa: PLC0415
-
-            found += diffrax_noise.noise_candidates(weights)
-    return found
+            candidates += import_module(f"experiments.bench.peers.{peer}").CANDIDATES[kind](*given)
+    return candidates
 
 
-def named(candidates: Sequence[SolveCandidate], *names: str) -> list[SolveCandidate]:
-    """The candidates whose names begin so."""
+def named(candidates: Sequence[Any], *names: str) -> list[Any]:
+    """Return the candidates whose names begin so."""
     return [candidate for candidate in candidates if candidate.name.startswith(names)]

@@ -10,15 +10,11 @@ import torchdde
 from torch import Tensor, nn
 
 from experiments.bench.parts.problems import Problem
-from experiments.bench.parts.solves import Solution, SolveCandidate, in_torch
+from experiments.bench.parts.solves import Solution, in_torch
 
-__all__ = ["delay_candidates"]
+__all__ = ["CANDIDATES"]
 
 FIRST, MOST_STEPS = 0.1, 100_000
-
-
-def delay_candidates() -> list[SolveCandidate]:
-    return [in_torch("torchdde dopri5", _solve, expected=1e-6)]
 
 
 class _Called(nn.Module):
@@ -51,3 +47,6 @@ def _solve(problem: Problem, tolerance: float) -> Solution:
         max_steps=MOST_STEPS,
     )
     return Solution(hs.transpose(0, 1), called.calls)
+
+
+CANDIDATES = {"delays": lambda: [in_torch("torchdde dopri5", _solve, expected=1e-6)]}

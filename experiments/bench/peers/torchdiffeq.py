@@ -16,27 +16,10 @@ import torchdiffeq
 from torch import Tensor
 
 from ctrnn import VectorField
-from experiments.bench.parts.problems import Problem, edges
-from experiments.bench.parts.solves import Solution, SolveCandidate, in_torch
+from experiments.bench.parts.problems import Problem
+from experiments.bench.parts.solves import Solution, in_torch
 
-__all__ = ["start_candidates", "torchdiffeq_candidates"]
-
-
-def torchdiffeq_candidates() -> list[SolveCandidate]:
-    """Candidates with the tolerances at which the search begins."""
-    name, first = "torchdiffeq dopri5, sample found in the field", partial(_as_users_write_it, "dopri5")
-    found = [in_torch(name, first, expected=3e-10, slow=True)]
-    for method, expected in (("dopri5", 1e-6), ("dopri8", 3e-9)):
-        found.append(in_torch(f"torchdiffeq {method}, `jump_t`", partial(_with_jumps, method), expected=expected))
-    for method, expected in (("dopri5", 1e-6), ("dopri8", 1e-2)):
-        name = f"torchdiffeq {method}, a call for each sample"
-        found.append(in_torch(name, partial(_sample_by_sample, method), expected=expected))
-    return found
-
-
-def start_candidates() -> list[SolveCandidate]:
-    """All starts with one step size, the largest error as norm."""
-    return [in_torch("torchdiffeq dopri5", _from_starts, expected=1e-7)]
+__all__ = ["CANDIDATES"]
 
 
 class _Counted:
@@ -58,12 +41,12 @@ def _largest(errors: Tensor) -> Tensor:
 def _as_users_write_it(method: str, problem: Problem, tolerance: float) -> Solution:
     field, xs = problem.field, problem.xs
     slope = _Counted(lambda t, h: field(xs[min(int(t), len(xs) - 1)], h))
-    hs = torchdiffeq.odeint(slope, problem.h0, edges(xs), rtol=tolerance, atol=tolerance, method=method)
+    hs = torchdiffeq.odeint(slope, problem.h0, problem.times, rtol=tolerance, atol=tolerance, method=method)
     return Solution(hs, slope.calls)
 
 
 def _with_jumps(method: str, problem: Problem, tolerance: float) -> Solution:
-    field, ts = problem.field, edges(problem.xs)
+    field, ts = problem.field, problem.times
     projected = field.project(problem.xs).unbind(0)
     slope = _Counted(lambda t, h: field.flow(projected[min(int(t), len(projected) - 1)], h))
     options = {"jump_t": ts[1:-1], "norm": _largest}
@@ -93,3 +76,17 @@ def _from_starts(problem: Problem, tolerance: float) -> Solution:
     slope = _Counted(lambda t, h: problem.field.flow(h, h))
     settings: dict[str, Any] = {"rtol": tolerance, "atol": tolerance, "method": "dopri5", "options": {"norm": _largest}}
     return Solution(torchdiffeq.odeint(slope, problem.h0, problem.times, **settings), slope.calls)
+
+
+HELD = [
+    in_torch("torchdiffeq dopri5, sample found in the field", partial(_as_users_write_it, "dopri5"), expected=3e-10, slow=True),
+    in_torch("torchdiffeq dopri5, `jump_t`", partial(_with_jumps, "dopri5"), expected=1e-6),
+    in_torch("torchdiffeq dopri8, `jump_t`", partial(_with_jumps, "dopri8"), expected=3e-9),
+    in_torch("torchdiffeq dopri5, a call for each sample", partial(_sample_by_sample, "dopri5"), expected=1e-6),
+    in_torch("torchdiffeq dopri8, a call for each sample", partial(_sample_by_sample, "dopri8"), expected=1e-2),
+]
+CANDIDATES = {
+    "held": lambda: HELD,
+    "stiff": lambda: HELD,
+    "starts": lambda: [in_torch("torchdiffeq dopri5", _from_starts, expected=1e-7)],  # all with one step size
+}

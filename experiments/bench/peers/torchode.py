@@ -16,17 +16,7 @@ from torchode.step_size_controllers import max_norm
 from experiments.bench.parts.problems import Problem
 from experiments.bench.parts.solves import Solution, SolveCandidate, in_torch
 
-__all__ = ["start_candidates", "torchode_candidates"]
-
-
-def torchode_candidates() -> list[SolveCandidate]:
-    methods = {"dopri5": (torchode.Dopri5, 1e-6), "tsit5": (torchode.Tsit5, 3e-6)}
-    return [_piece_by_piece(name, method, expected) for name, (method, expected) in methods.items()]
-
-
-def start_candidates() -> list[SolveCandidate]:
-    """Each start with steps of its own."""
-    return [in_torch("torchode tsit5", _from_starts, expected=3e-7)]
+__all__ = ["CANDIDATES"]
 
 
 class _RecordingController(torchode.IntegralController):
@@ -57,7 +47,7 @@ def _piece_by_piece(name: str, method: Any, expected: float) -> SolveCandidate:
             steps += int(solved.stats["n_steps"].max())
             hs.append(h)
         # Of 7 stages the first is the last one of the step before.
-        return Solution(torch.stack(hs), 6 * steps + len(problem.xs))
+        return Solution(torch.stack(hs), 6 * steps + len(hs) - 1)
 
     return in_torch(f"torchode {name}, a call for each sample", solve, expected=expected)
 
@@ -70,3 +60,11 @@ def _from_starts(problem: Problem, tolerance: float) -> Solution:
     begin, end = ts.expand(len(h0), 2).unbind(1)
     solved = solver.solve(torchode.InitialValueProblem(y0=h0, t_start=begin, t_end=end))
     return Solution(torch.stack([h0, solved.ys[:, -1]]), 6 * int(solved.stats["n_steps"].max()) + 2)
+
+
+HELD = [_piece_by_piece("dopri5", torchode.Dopri5, 1e-6), _piece_by_piece("tsit5", torchode.Tsit5, 3e-6)]
+CANDIDATES = {
+    "held": lambda: HELD,
+    "stiff": lambda: HELD,
+    "starts": lambda: [in_torch("torchode tsit5", _from_starts, expected=3e-7)],  # each with steps of its own
+}

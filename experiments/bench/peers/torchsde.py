@@ -15,17 +15,9 @@ import torchsde
 from torch import Tensor
 
 from experiments.bench.parts.cells import CellCandidate
-from experiments.bench.parts.noise import Weights
+from experiments.bench.parts.sequences import Weights
 
-__all__ = ["noise_candidates"]
-
-
-def noise_candidates(weights: Weights) -> list[CellCandidate]:
-    """Candidates by Euler's method, that of Maruyama."""
-    return [
-        CellCandidate(f"torchsde euler{name}", "torch", partial(_run, weights, hint), list(weights))
-        for name, hint in (("", None), (", `BrownianInterval(dt=1)`", 1.0))
-    ]
+__all__ = ["CANDIDATES"]
 
 
 class _Network:
@@ -51,3 +43,12 @@ def _run(weights: Weights, hint: float | None, x: Tensor) -> Tensor:
     )
     hs: Tensor = torchsde.sdeint(_Network(weights, x), h, ts, bm=motion, method="euler", dt=1.0)
     return hs[1:]
+
+
+def _noisy(weights: Weights) -> list[CellCandidate]:
+    """Euler's method, that of Maruyama."""
+    hints = {"torchsde euler": None, "torchsde euler, `BrownianInterval(dt=1)`": 1.0}
+    return [CellCandidate(name, "torch", partial(_run, weights, hint), list(weights)) for name, hint in hints.items()]
+
+
+CANDIDATES = {"noise": _noisy}

@@ -22,10 +22,11 @@ from discretize.kernels import price
 from discretize.kernels import registry as kernels
 from experiments.__main__ import main
 from experiments.bench import children, options, run
+from experiments.bench.declared import PARTS
 from experiments.bench.output import page
 from experiments.bench.output.figures import overview, save
-from experiments.bench.parts import cells, growth, memory, noise, problems, solves
-from experiments.bench.parts.cells import COUNTERPARTS, CellSizes, by_default
+from experiments.bench.parts import cells, growth, memory, problems, sequences, solves
+from experiments.bench.parts.cells import BY_DEFAULT, COUNTERPARTS, CellSizes, by_engine
 from experiments.bench.peers import registry
 from experiments.bench.rows import BACKWARD, FORWARD, WORKS, Row, data_frame, quartiles, ratio
 from experiments.bench.scales import OWN, SCALES
@@ -180,17 +181,17 @@ def test_the_step_by_step_engine_really_is_one(unrolled):
     field.register_buffer("_", None)
     flow = field.flow
     field.flow = lambda *given: calls.append(1) or flow(*given)
-    candidate = cells.cell_engine(field, discretize.Euler(), STEPS, x)
+    candidate = by_engine("gated", STEPS, discretize.DiscreteRNN(field), x)
     calls.clear()
-    candidate(x)
+    candidate.run(x)
     assert len(calls) == SIZES.time
 
 
 @pytest.mark.slow
 def test_ways_to_run_a_network_with_noise_agree_without_it_and_have_as_much_of_it():
     sizes = CellSizes(4, 50, 2, 40)
-    x = cells.cells.samples(sizes)
-    found, weights = noise.noise_candidates(Session(("loop", "torchsde", "diffrax")), sizes, x, registry.noisy_peers)
+    x = cells.samples(sizes)
+    found, weights = sequences.noise_candidates(Session(("loop", "torchsde", "diffrax")), sizes, x)
     assert "loop in torch, `randn`" in {candidate.name for candidate in found}
     cotangent, quiet = torch.randn(4, 50, 40), next(each for each in found if each.name == "`Euler`, no noise, steps")
     exact, gradients = quiet.forward(x), quiet.backward(x, cotangent)
@@ -212,7 +213,7 @@ def test_ways_to_run_a_network_with_noise_agree_without_it_and_have_as_much_of_i
 @pytest.fixture(scope="module")
 def problem():
     torch.set_num_threads(1)
-    return problems.Problem.gated(time=3, batch=2, inputs=2, hidden=3)
+    return problems.gated(time=3, batch=2, inputs=2, hidden=3)
 
 
 def lorenz_by_scipy(start):
@@ -225,7 +226,7 @@ def lorenz_by_scipy(start):
 @pytest.fixture(scope="module")
 def solvers():
     """Ours, and those of all peers that are here."""
-    return registry.solver_candidates(Session(options.PEERS), ("tsit5", "dopri8"))
+    return solves.solver_candidates(Session(options.PEERS), ("tsit5", "dopri8"))
 
 
 def test_ways_to_solve_agree_in_states_and_gradients(problem, solvers):
@@ -242,9 +243,9 @@ def test_ways_to_solve_agree_in_states_and_gradients(problem, solvers):
 
 
 def test_ways_to_solve_from_many_starts_agree():
-    starts = problems.Starts.lorenz(2)
+    starts = problems.lorenz(2)
     assert_close(starts.exact[1, 0], lorenz_by_scipy(starts.h0[0]), rtol=0, atol=1e-7)  # both at 1e-11 or less, times e^4
-    found = registry.solver_candidates(Session(options.PEERS), ("tsit5",), "starts")
+    found = solves.solver_candidates(Session(options.PEERS), ("tsit5",), "starts")
     exact = found[1].ready(starts).gradients(1e-9)[0]  # times e^4 and more: to 1e-6
     for candidate in found:
         solver = candidate.ready(starts)
@@ -285,7 +286,7 @@ def test_a_candidate_that_never_meets_the_target_or_fails_is_named_and_left_out(
 def test_every_candidate_is_given_the_loosest_tolerance_that_meets_the_target(problem, solvers):
     session = Session(rounds=2)
     kept = registry.named(solvers, "`integrate`, tsit5", "torchdiffeq dopri5, `jump_t`")
-    rows = {(row.candidate, row.work): row for row in solves.solve_rows(session, problem, kept, target=1e-3)}
+    rows = {(row.candidate, row.work): row for row in solves.solve_rows(session, replace(problem, target=1e-3), kept)}
     timed = [candidate for candidate in kept if f"solves: {candidate.name}" not in session.skipped]
     assert set(rows) == {(candidate.name, work) for candidate in timed for work in WORKS}
     for candidate in timed:
@@ -300,7 +301,7 @@ def test_every_candidate_is_given_the_loosest_tolerance_that_meets_the_target(pr
 
 
 def test_the_stiff_sample_has_its_rate_and_the_quiet_ones_have_1():
-    batches = problems.batches(problems.StiffSizes(2, 3, 2, 10.0))
+    batches = problems.with_a_stiff_sample(problems.StiffSizes(2, 3, 2, 10.0))
     whole = batches["with"]
     rates = whole.field.rate(whole.xs, torch.zeros(3, 2))
     assert_close(rates, torch.tensor([10.0, 1.0, 1.0])[:, None].expand(2, 3, 2))
@@ -309,12 +310,12 @@ def test_the_stiff_sample_has_its_rate_and_the_quiet_ones_have_1():
 
 def test_stiff_samples_that_differ_in_nothing_else_go_to_the_same_place():
     """The rate is not also an input."""
-    batches = problems.batches(problems.StiffSizes(2, 3, 2, 10.0))
+    batches = problems.with_a_stiff_sample(problems.StiffSizes(2, 3, 2, 10.0))
     whole = batches["with"]
     assert not whole.field.candidate.weight_x[:, -1].any()
     for name, samples in (("without", slice(1, None)), ("alone", slice(0, 1))):
         part = batches[name]
-        solved = solves.ours("dopri8", False).ready(part).states(1e-10)
+        solved = solves.ours("dopri8", STEPS).ready(part).states(1e-10)
         assert_close(solved.hs, whole.exact[:, samples], rtol=0, atol=1e-7)
 
 
@@ -378,7 +379,7 @@ def test_peers_are_named_in_our_order():
 def test_a_peer_that_is_not_installed_is_skipped(monkeypatch):
     monkeypatch.setattr(options.importlib.util, "find_spec", lambda name: None if name == "diffrax" else object())
     session = Session(("diffrax",))
-    registry.solver_candidates(session, ())
+    solves.solver_candidates(session, ())
     assert session.skipped == {"diffrax": "diffrax not installed: pip install diffrax jax"}
 
 
@@ -444,12 +445,13 @@ def test_default_calls_are_measured_before_a_kernel_has_paid(monkeypatch):
     monkeypatch.setattr(price, "PRICE", 0.0)
     monkeypatch.setattr(kernels, "_attempt", None)  # which would build one
     sizes = CellSizes(6, 2, 3, 4)
-    for name in COUNTERPARTS:
-        found = by_default(name, sizes, cells.samples(sizes))
+    x = cells.samples(sizes)
+    candidates = cells.cell_candidates(Session(), sizes, x, (*COUNTERPARTS, "gated"), (BY_DEFAULT,))
+    assert [one.name for one in candidates] == [f"{name}, by default, at first" for name in COUNTERPARTS]
+    for found in candidates:
         for _ in range(3):
-            found.forward(cells.samples(sizes))
+            found.forward(x)
         assert found.engine == "torch"
-        assert found.name == f"{name}, by default, at first"
 
 
 def test_without_the_reference_a_table_has_milliseconds(record):
@@ -467,7 +469,7 @@ def test_the_page_has_a_place_for_every_part_and_is_filled_between_its_markers(r
     assert page.filled(filled, record) == filled
     with pytest.raises(ValueError, match="no part 'cels'"):
         page.filled("<!-- bench: cels -->\n<!-- end -->", record)
-    assert set(marked.names(page.PAGE.read_text(), "bench")) == {*page.PARTS, "machine"}
+    assert set(marked.names(page.PAGE.read_text(), "bench")) == {*PARTS, "machine"}
 
 
 def test_the_figure_names_axes_candidates_and_machine(record, tmp_path):
@@ -484,21 +486,10 @@ def test_the_figure_names_axes_candidates_and_machine(record, tmp_path):
 
 @pytest.mark.parametrize("name", SCALES)
 def test_every_scale_measures_every_part(name):
-    scale = vars(SCALES[name])
-    parts = [
-        "cells",
-        "layers",
-        "ensembles",
-        "noise",
-        "tutorial",
-        "doors",
-        "drop_in",
-        "live",
-        "solve",
-        "cell_sweeps",
-        "solve_sweeps",
-    ]
-    assert all(scale[part] for part in [*parts, "starts", "stiffness", "stiff", "lengths"])
+    assert all(SCALES[name][part] for part in PARTS)
+    growth = {what + " " + varied for what, varied, *_ in SCALES[name]["growth"]}
+    assert {"solves stiffness"} < growth
+    assert any(each.startswith("cells") for each in growth)
 
 
 def test_own_solves_are_of_fields_of_cells():
@@ -557,7 +548,7 @@ def test_a_smoke_run_writes_what_the_table_shows():
         assert done.returncode == 0, done.stderr
         assert (done.stdout, done.stderr.splitlines()[-1]) == ("", f"Written to {out}.")
         record = json.loads(out.read_text())
-    assert {row["part"] for row in record["rows"]} == set(page.PARTS)
+    assert {row["part"] for row in record["rows"]} == set(PARTS)
     assert record["machine"]["threads"] == "1"
     assert record["command"].startswith("ctrnn bench --against torch,torchdiffeq --out ")
     shown = page.document(record)
@@ -566,5 +557,5 @@ def test_a_smoke_run_writes_what_the_table_shows():
         ours = row.part == "cells" and not row.candidate.startswith("torch.nn")
         name = row.candidate.removesuffix(" in a loop").removesuffix(" in one call")
         assert (row.candidate.rpartition(", ")[0] if ours else name.removeprefix("torch.nn.")) in shown
-    for title, _ in page.PARTS.values():
-        assert f"## {title}\n" in shown
+    for part in PARTS.values():
+        assert f"## {part.title}\n" in shown
