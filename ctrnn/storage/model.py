@@ -45,16 +45,29 @@ def save(path: str | os.PathLike[str] | None, model: nn.Module, known: Known | N
     if isinstance(path, nn.Module):
         raise TypeError("`save` takes the path first, `ctrnn.save(path, model)`; torch.save takes what it saves first.")
     named = _checked(known)
-    words = _words(checks.instance("model", model, nn.Module), named)
+    checks.instance("model", model, nn.Module)
+    try:
+        words = described(model, named)
+        weights, text = _saved(model, words)
+        made = _made(text, {name: tensor.detach() for name, tensor in weights.items()}, named)  # as `load` will
+    except ValueError as error:
+        raise TypeError(
+            f"`model` was changed after it was made, or its constructor needs values: a file cannot say how ({error}); {INSTEAD}"
+        ) from error
+    if other := difference(model, made, tuple(ROOTS)):
+        raise TypeError(f"`model` would come back as another one: {other}. {KEEP} Or {INSTEAD}")
+    if path is not None:
+        write_tensors(Path(path), weights, text)
+
+
+def _saved(model: nn.Module, words: object) -> tuple[dict[str, Tensor], str]:
+    """Return the tensors and the text of a file. Raises: TypeError for tensors that a file cannot hold."""
     weights, shared = _weights(model)
     parts = model.named_modules(remove_duplicate=False)
     others = [name for name, part in parts if part.training != model.training]
     frozen = [name for name, tensor in weights.items() if isinstance(tensor, nn.Parameter) and not tensor.requires_grad]
     about = {"format": FORMAT, "model": words, "frozen": frozen, "shared": shared, "training": model.training, "others": others}
-    text = json.dumps(about)
-    _check_what_comes_back(model, text, weights, named)
-    if path is not None:
-        write_tensors(Path(path), weights, text)
+    return weights, json.dumps(about)
 
 
 def _weights(model: nn.Module) -> tuple[dict[str, Tensor], dict[str, str]]:
@@ -77,16 +90,6 @@ def _weights(model: nn.Module) -> tuple[dict[str, Tensor], dict[str, str]]:
         first[id(tensor)], weights[name] = name, tensor
     check_dtypes(weights)
     return weights, shared
-
-
-def _check_what_comes_back(model: nn.Module, text: str, weights: Mapping[str, Tensor], known: Known) -> None:
-    """Do what `load` will do, and compare. Raises: TypeError where another model would come back."""
-    try:
-        made = _made(text, {name: tensor.detach() for name, tensor in weights.items()}, known)
-    except ValueError as error:
-        raise TypeError(f"`model` cannot be loaded again: {error}; {INSTEAD}") from error
-    if found := difference(model, made, tuple(ROOTS)):
-        raise TypeError(f"`model` would come back as another one: {found}. {KEEP} Or {INSTEAD}")
 
 
 def load(path: str | os.PathLike[str], known: Known | None = None) -> nn.Module:
@@ -118,18 +121,6 @@ def _made(text: str, tensors: dict[str, Tensor], known: Known) -> nn.Module:
         if name in about["others"]:
             part.training = not about["training"]
     return model
-
-
-def _words(model: nn.Module, known: Known) -> Any:
-    """Describe a model, and check that it can be built from that. Raises: TypeError where it cannot."""
-    try:
-        words = described(model, known)
-        _check_names(rebuilt(words, known), named_tensors(model))
-    except ValueError as error:
-        raise TypeError(
-            f"`model` was changed after it was made, or its constructor needs values: a file cannot say how ({error}); {INSTEAD}"
-        ) from error
-    return words
 
 
 def _checked(known: object) -> Known:

@@ -591,6 +591,7 @@ LAST_OUTPUTS = {
     "lstm": [0.19109897020033756, -0.23191534903313982],
     "parametrized": [-0.09941385069800686, -0.09220848832199545],
 }
+OF_A_USER = [-0.3397202000182216, -0.6804896449248536]
 
 
 @pytest.mark.parametrize("version", range(1, FORMAT + 1))
@@ -610,3 +611,13 @@ def test_kept_files_have_frozen_weights_modes_and_computed_weights():
     assert candidate.weight_h.diagonal().tolist() == [0.0, 0.0]
     assert candidate.parametrizations.weight_h.original.diagonal().count_nonzero() == 2
     assert candidate.parametrizations.weight_x.original0.shape == (2, 1)
+
+
+def test_a_kept_file_of_a_users_classes_gives_the_outputs_that_it_gave():
+    model = ctrnn.load(KEPT / "format-1-of-a-user.safetensors", known={"Mine": Scaled, "Named": Named})
+    field = model.rnn.field
+    assert field.scale.tolist() == [0.5, 2.0]
+    assert (field.inner.outputs, field.inner.hold, field.inner.bias) == ({"of": (7, None)}, ["forward", 0.25], False)
+    assert [type(part) for part in model.read_out] == [nn.Linear, nn.Tanh]  # in place of what the constructor makes
+    xs = torch.linspace(-1, 1, 8, dtype=torch.float64).reshape(4, 1, 2)
+    assert_close(model(xs)[-1].flatten().tolist(), OF_A_USER, rtol=0, atol=1e-14)  # other BLAS, other rounding
