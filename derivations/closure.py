@@ -38,13 +38,13 @@ from sympy.core.function import AppliedUndef
 
 from derivations.argument.clocks import read_elsewhere
 from derivations.prover.notebook import Cells, Shown, certificate_words
+from derivations.prover.reading import Reading, Unreadable
 from derivations.prover.timelimit import OutOfTime, time_limit
 from derivations.prover.verdict import FAILS, HOLDS, SECONDS, UNDECIDED, Verdict, timed
 from derivations.ranges import REALS, inside, is_cone, named
 from derivations.rules.conclusions import concludes
 from derivations.rules.groups import AT_LEAST, EVERY_WARP, NONE, RESCALING, WITHIN_UNIT, group_name
 from derivations.rules.quotients import NotShown
-from derivations.rules.reading import Reading, Unreadable
 from derivations.rules.terms import Term, taken
 from derivations.slots import Absorbed, FieldReading, Obstacle, Slot, speed
 from derivations.twins.fields import SymbolicField

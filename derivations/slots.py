@@ -45,10 +45,10 @@ from sympy.core.function import AppliedUndef
 
 from derivations.prover import symbols
 from derivations.prover.identity import Identity, check
+from derivations.prover.reading import Reading, Unreadable
 from derivations.ranges import POSITIVE, REALS, is_cone, values_of
 from derivations.rules.numbers import ball
 from derivations.rules.quotients import NotShown
-from derivations.rules.reading import Reading, Unreadable
 from derivations.twins.fields import SymbolicField
 
 __all__ = ["Absorbed", "FieldReading", "Obstacle", "Slot", "speed"]

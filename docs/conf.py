@@ -22,7 +22,7 @@ trees = {
     "fitting slurm notebooks/* gallery",
     "do/index": "do/* discretization steps compare sequences live solves dynamics training estimators torch latent-sde "
     "torchdiffeq",
-    "look-up/index": "look-up/* names api/command what-goes-with-what cells tasks notation derivations studies promises "
+    "look-up/index": "look-up/* names api/command what-goes-with-what cells tasks notation derivations checker studies promises "
     "references project/readme project/changelog project/contributing",
     "understand/index": "understand/* time-steps noise delays timescales symbols riemannian neuroscience speed kernels judges",
     "papers": "papers/*",

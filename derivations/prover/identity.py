@@ -15,11 +15,11 @@ from typing import Any, TypeAlias
 
 from sympy import Derivative, Expr, Float, ImmutableDenseMatrix, MatrixBase, Symbol
 
+from derivations.finding.equality import constant_gap, evaluated, prove_equal
+from derivations.finding.numbers import TRIALS, on_the_surface, refuted
+from derivations.prover.reading import Reading, Unreadable, as_sympy
 from derivations.prover.verdict import FAILS, HOLDS, HOLDS_ASSUMING, SECONDS, UNDECIDED, Verdict, condition_words, timed
 from derivations.rules.conclusions import guarded, is_one_as_written, somewhere, with_values
-from derivations.rules.equality import constant_gap, evaluated, prove_equal
-from derivations.rules.numbers import TRIALS, on_the_surface, refuted
-from derivations.rules.reading import Reading, Unreadable, as_sympy
 from derivations.rules.terms import Term, add, number
 
 __all__ = ["DIFFERENCE", "Identity", "check", "check_terms", "column", "jacobian", "proved_where", "says"]

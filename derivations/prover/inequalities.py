@@ -8,10 +8,11 @@ from typing import Any
 
 from sympy import Basic, Expr, LessThan, S, StrictLessThan, Symbol, oo
 
+from derivations.finding.inequalities import not_less_at, prove_less
 from derivations.prover.identity import DIFFERENCE, proved_where
+from derivations.prover.reading import Reading, as_sympy
 from derivations.prover.verdict import FAILS, UNDECIDED, ReadStatement, Verdict
-from derivations.rules.inequalities import less, not_less_at, prove_less
-from derivations.rules.reading import Reading, as_sympy
+from derivations.rules.inequalities import less
 from derivations.rules.signs import OF_FACTS
 from derivations.rules.terms import taken
 

@@ -13,10 +13,11 @@ from typing import Any
 
 from sympy import Basic, Dummy, Eq, Expr, Function, Limit, S, Symbol, simplify
 
+from derivations.finding.limits import find_coefficients, find_limit
 from derivations.prover.identity import DIFFERENCE, check_terms
+from derivations.prover.reading import Reading, Unreadable
 from derivations.prover.verdict import UNDECIDED, ReadStatement, Verdict
-from derivations.rules.limits import approach, find_coefficients, find_limit
-from derivations.rules.reading import Reading, Unreadable
+from derivations.rules.limits import approach
 from derivations.rules.replay import replay
 from derivations.rules.terms import INFINITY, ONE, ZERO, taken
 

@@ -29,10 +29,10 @@ from sympy import Basic, Derivative, Eq, Expr, Function, I, MatrixBase, Rational
 from sympy.core.function import AppliedUndef
 
 from derivations.prover.identity import Identity, check, column, says
+from derivations.prover.reading import Reading
 from derivations.prover.verdict import FAILS, HOLDS, SECONDS, UNDECIDED, ReadStatement, Verdict, timed
 from derivations.rules.numbers import rounds
 from derivations.rules.quotients import NotShown
-from derivations.rules.reading import Reading
 
 __all__ = ["Equal", "Fails", "Printed", "Rounds", "Solves", "Statement"]
 

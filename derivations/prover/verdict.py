@@ -11,9 +11,9 @@ from typing import Any
 from sympy import Basic, Expr, Ne
 
 from derivations.prover.notebook import COLOURS, Cells, Shown, certificate_words, counterexample_cells
+from derivations.prover.reading import Reading
 from derivations.prover.timelimit import OutOfTime, time_limit
 from derivations.rules.quotients import NotShown
-from derivations.rules.reading import Reading
 
 __all__ = [
     "AT_SIZES",

@@ -1,6 +1,6 @@
-r"""The rules of proof: each is a file in which a check of certificates stands beside what finds them.
+r"""Checks certificates: whoever trusts a verdict trusts these files, Python and python-flint, and no other.
 
-A check trusts terms, exact arithmetic, signs and series (`terms`, `quotients`, `rational`, `signs`, `integrals`, `series`,
-`definedness`, `grammar`), and calls nothing below a file's line "# Finding", nor `generators` or `reading`: so finding may
-guess as it likes. Finding calls the check of what it found. Only `reading` imports SymPy, and nothing torch.
+`replay.RULES` lists the check of each rule of a step, `conclusions.STATEMENTS` what each kind of statement asks of its steps.
+They rest on terms, exact arithmetic, signs and series. Nothing here imports SymPy, torch or another room. Certificates are
+found in `derivations.finding`, which may guess as it likes; formulas of SymPy are read in `derivations.prover.reading`.
 """

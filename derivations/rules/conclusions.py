@@ -39,7 +39,17 @@ from derivations.rules.terms import (
     taken,
 )
 
-__all__ = ["Conclusion", "concludes", "guarded", "is_one_as_written", "is_true", "somewhere", "terms_of", "with_values"]
+__all__ = [
+    "STATEMENTS",
+    "Conclusion",
+    "concludes",
+    "guarded",
+    "is_one_as_written",
+    "is_true",
+    "somewhere",
+    "terms_of",
+    "with_values",
+]
 
 Steps = Sequence[Certificate]
 
@@ -59,13 +69,9 @@ def concludes(says: Certificate, steps: Steps) -> Conclusion:
 
     Raises:  NotShown where they show neither.
     """
-    rules = {"equal": _equal, "less": _less, "limit": _limit, "series": _series, "rounds": _rounds, "cases": _cases}
-    if says["kind"] == "not":
-        return Conclusion(not concludes(says["of"], steps).true)
-    if says["kind"] == "closure":
-        return _closes(says, steps)
-    _check_facts(says, steps)
-    return rules[says["kind"]](says, steps)
+    if says["kind"] not in ("not", "closure"):
+        _check_facts(says, steps)
+    return STATEMENTS[says["kind"]](says, steps)
 
 
 def _check_facts(says: Certificate, steps: Steps) -> None:
@@ -245,6 +251,10 @@ def _cases(says: Certificate, steps: Steps) -> Conclusion:
     return Conclusion(True)
 
 
+def _not(says: Certificate, steps: Steps) -> Conclusion:
+    return Conclusion(not concludes(says["of"], steps).true)
+
+
 def _closes(says: Certificate, steps: Steps) -> Conclusion:
     found = _absorbed(says, steps)
     if found.endswith(AT_LEAST) and says["group"] not in (found, NONE):
@@ -346,6 +356,18 @@ def _are_of(steps: Steps, says: Certificate, rule: str, *names: str) -> None:
     if any(step["rule"] != rule or any(step.get(name) != says[name] for name in names) for step in steps):
         raise NotShown("the steps are of another statement")
 
+
+# What each kind of statement asks of its steps.
+STATEMENTS: dict[str, Callable[[Certificate, Steps], Conclusion]] = {
+    "equal": _equal,
+    "less": _less,
+    "limit": _limit,
+    "series": _series,
+    "rounds": _rounds,
+    "cases": _cases,
+    "not": _not,
+    "closure": _closes,
+}
 
 RELATIONS: dict[str, Callable[[Any, Any], bool]] = {
     "=": lambda a, b: a == b,

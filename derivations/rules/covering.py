@@ -6,28 +6,21 @@ r"""Write terms in letters that run through all values of another letter, part b
                next    x = 1 + u, where x is a positive whole number
     settled    the branches of pieces whose case is known
 
-In all of them u is positive, or has the facts that are said with it. What finds likely points is below, and is used by no check.
+In all of them u is positive, or has the facts that are said with it.
 """
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-
-from flint import acb
+from collections.abc import Mapping, Sequence
 
 from derivations.rules.definedness import Certificate, undefined
-from derivations.rules.numbers import ball, free_quantities, random_numbers
 from derivations.rules.quotients import Case, Facts, NotShown, Signs
 from derivations.rules.rational import arithmetic_of
 from derivations.rules.terms import (
     BINDERS,
     ONE,
-    ZERO,
     Term,
     add,
-    differentiate,
     divide,
     free_letters,
     mul,
@@ -39,7 +32,7 @@ from derivations.rules.terms import (
     subterms,
 )
 
-__all__ = ["Region", "Way", "covering", "likely_points", "settled", "within"]
+__all__ = ["Region", "Way", "covering", "settled", "within"]
 
 Region = Sequence[tuple[Term, Term, Term]]
 # What stands for a letter, and the facts of the new letter in it; none where there is no new one.
@@ -118,53 +111,3 @@ def settled(term: Term, case: Case) -> Term:
         return term
     signs = case.signs(term[1])
     return term[3 + next(iter(signs))] if len(signs) == 1 else term
-
-
-# Finding
-
-POINTS = (ZERO, ONE, number(-1), number(2), number(1, 2), ("exp", ONE), ("exp", number(-1)))
-PLACES = 3
-
-
-def likely_points(term: Term, x: Term, facts: Facts) -> Iterator[Term]:
-    """Yield points at which a term may touch 0: where it has a corner, an end, or no slope. Other letters are points too."""
-    others = [u for u in sorted(facts) if u[0] == "v" and u != x and u[1] in free_letters(term)]
-    for m in (*POINTS, *others):
-        if _may_be(x, m, facts) and _may_touch(term, x, m, facts):
-            yield m
-
-
-def _may_be(x: Term, m: Term, facts: Facts) -> bool:
-    if m[0] == "v":
-        return facts[m] >= facts[x] - {"nonzero"} and "integer" not in facts[m]
-    return m[0] == "exp" or all(
-        {"positive": m[1] > 0, "nonnegative": m[1] >= 0, "negative": m[1] < 0, "nonpositive": m[1] <= 0}.get(word, True)
-        for word in facts[x]
-    )
-
-
-def _may_touch(term: Term, x: Term, m: Term, facts: Facts) -> bool:
-    if m == ZERO and facts[x] & {"nonnegative", "nonpositive"}:
-        return True
-    subjects = [part[1] for part in subterms(term) if part[0] == "piece" and x in subterms(part[1])]
-    if any(_vanishes(subject, x, m, facts) for subject in subjects):
-        return True
-    try:
-        slope = differentiate(term, x[1])
-    except ValueError:
-        return False
-    return not subjects and _vanishes(slope, x, m, facts)
-
-
-def _vanishes(term: Term, x: Term, m: Term, facts: Facts) -> bool:
-    """Return whether a term is 0 at a point, as far as numbers for the other letters show."""
-    for trial in range(PLACES):
-        there = substitute(term, {x: m})
-        numbers = random_numbers(free_quantities([there]), facts, random.Random(trial), trial)
-        if numbers is None:
-            return False
-        with suppress(NotShown):
-            found = ball(there, numbers)
-            if isinstance(found, acb) or not found.contains(0):
-                return False
-    return True

@@ -1,14 +1,8 @@
-r"""Check a certificate, and convert certificates to data that JSON can carry and back.
-
-equal      lhs, rhs, proof                      differs    lhs, rhs, numbers
-less       lower, upper, strict, region, proof  not less   the same with numbers
-limit      term, letter, point, side, value     series     term, letter, point, values
-rounds     value, low, high, right
-"""
+r"""Check a certificate by the check of its rule, and convert certificates to data that JSON can carry and back."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from flint import fmpq
@@ -19,10 +13,10 @@ from derivations.rules.grammar import check_data, check_facts, check_terms
 from derivations.rules.inequalities import less, not_less
 from derivations.rules.limits import coefficients, limit_conditions
 from derivations.rules.numbers import differs, rounds
-from derivations.rules.quotients import NotShown
+from derivations.rules.quotients import Facts, NotShown
 from derivations.rules.terms import Term
 
-__all__ = ["as_data", "from_data", "replay"]
+__all__ = ["RULES", "as_data", "from_data", "replay"]
 
 
 def replay(certificate: Certificate) -> Conditions:
@@ -31,29 +25,14 @@ def replay(certificate: Certificate) -> Conditions:
     Returns: the conditions under which it shows what it says.
     Raises:  NotShown where it does not.
     """
-    c = certificate
-    check_data(c)
-    check_facts(c.get("facts", {}))
-    check_terms(_claimed(c))
-    match c["rule"]:
-        case "equal":
-            return equal(c["lhs"], c["rhs"], c["facts"], c["proof"])
-        case "differs":
-            differs(c["lhs"], c["rhs"], c["facts"], c["numbers"])
-        case "less":
-            return less(c["lower"], c["upper"], c["strict"], c["region"], c["facts"], c["proof"])
-        case "not less":
-            not_less(c["lower"], c["upper"], c["strict"], c["region"], c["facts"], c["numbers"])
-        case "limit":
-            return limit_conditions(c["term"], c["letter"], c["point"], c["side"], c["value"], c["facts"], c["proof"])
-        case "series":
-            return _series(c)
-        case "rounds":
-            if rounds(c["value"], c["low"], c["high"]) is not c["right"]:
-                raise NotShown("the number is on the other side")
-        case rule:
-            raise NotShown(f"there is no rule {rule!r}")
-    return ()
+    check_data(certificate)
+    check_facts(certificate.get("facts", {}))
+    check_terms(_claimed(certificate))
+    if certificate["rule"] not in RULES:
+        raise NotShown(f"there is no rule {certificate['rule']!r}")
+    check, names = RULES[certificate["rule"]]
+    shown = check(*(certificate[name] for name in names))
+    return shown if isinstance(shown, tuple) else ()  # else the numbers at which it is so
 
 
 def _claimed(c: Certificate) -> Iterator[Term]:
@@ -63,12 +42,29 @@ def _claimed(c: Certificate) -> Iterator[Term]:
     yield from (part for letter_and_ends in c.get("region", ()) for part in letter_and_ends)
 
 
-def _series(c: Certificate) -> Conditions:
-    arithmetic, found, conditions = coefficients(c["term"], c["letter"], c["point"], c["facts"], c["proof"], len(c["values"]))
-    for value, coefficient in zip(c["values"], found, strict=True):
+def _series(term: Term, x: Term, point: Term, values: Sequence[Term], facts: Facts, proof: Certificate) -> Conditions:
+    arithmetic, found, conditions = coefficients(term, x, point, facts, proof, len(values))
+    for value, coefficient in zip(values, found, strict=True):
         if not arithmetic.reduced((arithmetic.value(value) - coefficient).above).is_zero():
             raise NotShown(f"{value} is not the coefficient")
-    return (*conditions, *(condition for value in c["values"] for condition in undefined(arithmetic, value)))
+    return (*conditions, *(condition for value in values for condition in undefined(arithmetic, value)))
+
+
+def _rounds(value: Term, low: Term, high: Term, right: bool) -> None:
+    if rounds(value, low, high) is not right:
+        raise NotShown("the number is on the other side")
+
+
+# The check of each rule, and the parts of a certificate that it reads.
+RULES: dict[str, tuple[Callable[..., object], Sequence[str]]] = {
+    "equal": (equal, ("lhs", "rhs", "facts", "proof")),
+    "differs": (differs, ("lhs", "rhs", "facts", "numbers")),
+    "less": (less, ("lower", "upper", "strict", "region", "facts", "proof")),
+    "not less": (not_less, ("lower", "upper", "strict", "region", "facts", "numbers")),
+    "limit": (limit_conditions, ("term", "letter", "point", "side", "value", "facts", "proof")),
+    "series": (_series, ("term", "letter", "point", "values", "facts", "proof")),
+    "rounds": (_rounds, ("value", "low", "high", "right")),
+}
 
 
 def as_data(x: Any) -> Any:

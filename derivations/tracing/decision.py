@@ -15,10 +15,10 @@ from sympy.core.function import AppliedUndef
 from sympy.core.relational import Relational
 
 from derivations.prover.identity import Identity, check
+from derivations.prover.reading import Reading, Unreadable, as_sympy
 from derivations.prover.verdict import FAILS, HOLDS, HOLDS_ASSUMING, UNDECIDED, Verdict
 from derivations.rules.numbers import differs
 from derivations.rules.quotients import NotShown
-from derivations.rules.reading import Reading, Unreadable, as_sympy
 from derivations.rules.terms import ZERO, subterms
 from derivations.tracing.guarded import assuming, ordered
 

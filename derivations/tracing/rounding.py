@@ -26,8 +26,8 @@ import sympy
 from sympy import Add, Dummy, Expr, Mul, Pow, Rational, S, Symbol, exp, log, oo, preorder_traversal
 
 from derivations.prover.inequalities import Less
+from derivations.prover.reading import Reading, Unreadable
 from derivations.prover.verdict import BUT_FOR_ROUNDING, Verdict
-from derivations.rules.reading import Reading, Unreadable
 from derivations.rules.replay import replay
 from derivations.rules.terms import number
 from derivations.tracing.guarded import exchanged

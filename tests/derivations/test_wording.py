@@ -4,8 +4,8 @@ import pytest
 from sympy import Abs, Derivative, Eq, Function, Integral, Limit, Ne, Piecewise, Product, Subs, Sum, exp, sqrt, symbols
 
 from derivations.prover.formulas import written
+from derivations.prover.reading import Reading
 from derivations.rules.printing import term_text
-from derivations.rules.reading import Reading
 
 F, g = Function("F", real=True), Function("g", real=True)
 t, x, h, k = symbols("t x h k", real=True)

@@ -1,14 +1,8 @@
-"""Each rule of the checker holds back a falsehood that would pass without it, and no check uses what finds proofs."""
-
-import ast
-import subprocess
-import sys
-from pathlib import Path
+"""Each rule of the checker holds back a falsehood that would pass without it."""
 
 import pytest
 from flint import fmpq
 
-import derivations.rules.replay
 from derivations.rules.quotients import NotShown
 from derivations.rules.replay import replay
 from derivations.rules.terms import ONE, ZERO, add, divide, mul, neg, number, power, variable
@@ -231,46 +225,3 @@ def test_cases_whose_signs_contradict_each_other_may_be_left_out_and_no_others()
 def test_a_rule_that_is_none_is_refused():
     with pytest.raises(NotShown, match="no rule 'faith'"):
         replay({"rule": "faith"})
-
-
-def test_checking_loads_neither_sympy_nor_torch_nor_any_other_room():
-    code = "import derivations.rules.conclusions, sys; print(*(m for m in sys.modules if m[:5] in ('sympy', 'torch', 'deriv')))"
-    loaded = set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
-    assert not [m for m in loaded if m.split(".")[0] in ("sympy", "torch")]
-    assert {m.split(".")[1] for m in loaded if "." in m} == {"rules"}
-    assert "derivations.rules.reading" not in loaded
-
-
-def test_no_check_uses_what_finds_proofs():
-    files = {file.stem: file.read_text() for file in Path(derivations.rules.replay.__file__).parent.glob("*.py")}
-    finding, checking = {}, {}
-    for name, text in files.items():
-        start = (
-            text.splitlines().index("# Finding") if "\n# Finding\n" in text else 0 if name in ("generators", "reading") else 10**6
-        )
-        body = [node for node in ast.parse(text).body if not isinstance(node, ast.Import | ast.ImportFrom)]
-        finding[name] = {n for node in body if node.lineno > start for n in _defined(node)}
-        checking[name] = [node for node in body if node.lineno < start]
-    assert {name for name, names in finding.items() if names} == {
-        "generators",
-        "reading",
-        "limits",
-        "numbers",
-        "equality",
-        "inequalities",
-        "positivity",
-        "covering",
-    }
-    for name, nodes in checking.items():
-        imports = [
-            n for n in ast.walk(ast.parse(files[name])) if isinstance(n, ast.ImportFrom) and n.module.startswith("derivations")
-        ]
-        finders = finding[name] | {a.name for i in imports for a in i.names if a.name in finding.get(i.module.split(".")[-1], ())}
-        used = {n.id for node in nodes for n in ast.walk(node) if isinstance(n, ast.Name)}
-        assert not used & finders, f"{name}.py checks with what finds: {used & finders}"
-
-
-def _defined(node):
-    names = [node.name] if isinstance(node, ast.FunctionDef | ast.ClassDef) else []
-    return [*names, *(n.id for t in getattr(node, "targets", [getattr(node, "target", None)]) if t for n in ast.walk(t)
-                      if isinstance(n, ast.Name))]  # fmt: skip

@@ -5,11 +5,11 @@ import json
 import pytest
 from sympy import Derivative, Function, Symbol, exp, factorial, series, sin, tanh
 
+from derivations.finding.limits import find_coefficients
 from derivations.prover.limits import Expands, Tends
+from derivations.prover.reading import Reading
 from derivations.rules.conclusions import concludes
-from derivations.rules.limits import find_coefficients
 from derivations.rules.quotients import NotShown
-from derivations.rules.reading import Reading
 from derivations.rules.replay import as_data, from_data
 from derivations.rules.terms import ZERO, taken
 
