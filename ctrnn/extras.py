@@ -36,6 +36,8 @@ BROUGHT_BY = {
     "wandb": ("wandb", "wandb"),
     "xarray": ("xarray", "xarray"),
     "mlflow": ("mlflow-skinny", "mlflow"),
+    "ray": ("Ray", "cluster"),
+    "submitit": ("submitit", "cluster"),
 }
 
 

@@ -26,6 +26,7 @@ from experiments.interruption import Interrupted, interruptible
 from experiments.models.fields import FIELDS, JUMPS
 from experiments.options import Folder, Form, Input, Name, Output, Rate, Set, number
 from experiments.plugins import named_fields, use
+from experiments.runs.places import check_place
 from experiments.studies import command as studies
 from experiments.tasks.registry import TASKS
 from experiments.usage import UsageError, check_word, typed
@@ -203,7 +204,10 @@ def train(
     set: Set = (),
     resume: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
     device: Annotated[str | None, tyro.conf.arg(metavar="DEVICE", help_behavior_hint="(default: cpu)")] = None,
-    workers: Annotated[int, number(int, "N")] = 1,
+    workers: Annotated[
+        int | None, number(int, "N"), tyro.conf.arg(help_behavior_hint="(default: 1; elsewhere, all there is)")
+    ] = None,
+    on: Annotated[str, tyro.conf.arg(metavar="ENGINE")] = "here",
     page: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
     look: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
     log: Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="NAME")] = (),
@@ -221,6 +225,7 @@ def train(
         resume: Go on with the run in DIR, from nothing if there is none; with more steps or patience it gets longer.
         device: cpu, cuda, or auto: the GPU where there is one. The same as --set device=DEVICE.
         workers: Processes, each of which trains one of several runs at a time.
+        on: here, by processes; ray, by Ray on this machine; ray:ADDRESS or slurm, by that cluster, whose machines see DIR.
         page: Write DIR/index.html at the end: curves, answers, time scales, and whether the steps are the equation.
         look: Train nothing, and say what was understood of your own data (--task csv): sequences, times, what is missing.
         log: tensorboard, wandb or mlflow, or several: what to send losses, measures and settings to while it trains.
@@ -230,9 +235,11 @@ def train(
     from experiments.runs.command import run  # noqa: PLC0415
 
     words = [word for words in set for word in words] + ([] if device is None else [f"device={device}"])
-    if workers < 1:
+    if workers is not None and workers < 1:
         raise UsageError(f"--workers must be at least 1, got {workers}.")
-    done = run(task, field, integrator, words, out, resume=resume, look=look, page=page, workers=workers, plugins=plugin, log=log)
+    check_place(on)
+    how = {"resume": resume, "look": look, "page": page, "workers": workers, "on": on}
+    done = run(task, field, integrator, words, out, **how, plugins=plugin, log=log)
     return DONE if done else FAILED
 
 

@@ -10,6 +10,7 @@ import tyro
 
 from experiments.options import Folder, Set, number
 from experiments.plugins import named_fields
+from experiments.runs.places import check_place
 from experiments.settings import assignments
 from experiments.studies import command as studies
 from experiments.usage import UsageError, typed
@@ -54,13 +55,13 @@ def compare(
             lr=0.004 clip=1 hidden=32 threads=1 where nothing else is said.
         data: Folder with japanese_vowels/ or uci_har/ in it, for vowels and har.
         workers: Processes, each of which trains one run at a time.
-        on: here, on this machine; ray, by Ray on this machine; ray:ADDRESS, by that cluster, whose machines see --out.
+        on: here, by processes; ray, by Ray on this machine; ray:ADDRESS or slurm, by that cluster, whose machines see --out.
         plugin: A file of yours with tasks or fields; it is run.
     """
     studies.check_data(data)
     if workers is not None and workers < 1:
         raise UsageError(f"--workers is a number of processes, at least 1; got {workers}.")
-    studies.check_on(on)
+    check_place(on)
     from experiments.compare.command import comparison, listed  # noqa: PLC0415
 
     words = [word for words in set for word in words]

@@ -43,14 +43,15 @@ def run(
     resume: bool = False,
     look: bool = False,
     page: bool = False,
-    workers: int = 1,
+    workers: int | None = None,
+    on: str = "here",
     plugins: Sequence[str] = (),
     log: Sequence[str] = (),
 ) -> bool:
     r"""Train all of them, or say what the first will read; return whether all were finished.
 
-    Args:    workers: processes, of which each trains one run at a time; 1 for one run after another, in this process; log: names
-             of trackers.
+    Args:    workers: how many train one run each at a time; None for one run after another, in this process, and elsewhere for
+             as many as there is room for; on: "here", "ray", "ray:ADDRESS" or "slurm"; log: names of trackers.
     Raises:  UsageError before the first, for any of them; `MissingPackageError` for a tracker that is not installed.
     """
     log = tuple(name for word in log for name in word.split(","))
@@ -74,14 +75,14 @@ def run(
         print(looked, file=sys.stderr)
     if len(runs) > 1:
         steps = " or ".join(map(str, sorted({configuration.training.steps for configuration in runs.values()})))
-        how = "one after another" if workers == 1 else f"{workers} at a time"
+        how = f"on {on}" if on != "here" else "one after another" if workers in (None, 1) else f"{workers} at a time"
         print(f"{len(runs)} runs of {steps} steps, {how}, in {folder}.", file=sys.stderr)
     finished: list[bool] = []
     try:
         each_run: Iterator[bool] = (_run_one(each, folder / name, resume, page, log, name) for name, each in runs.items())
-        if workers > 1:
+        if on != "here" or (workers or 1) > 1:
             given = (task, field, integrator, folder.resolve(), page, tuple(plugins), log)
-            each_run = _by_workers(asked, folder, resume, workers, given)
+            each_run = _by_workers(asked, folder, resume, workers, on, given)
         for one in each_run:
             finished.append(one)
     except Interrupted:
@@ -122,20 +123,24 @@ def _refuse_twins(runs: Mapping[str, Configuration]) -> None:
 
 
 def _by_workers(
-    asked: Mapping[str, Sequence[str]], folder: Path, resume: bool, workers: int, given: tuple[Hashable, ...]
+    asked: Mapping[str, Sequence[str]], folder: Path, resume: bool, workers: int | None, on: str, given: tuple[Hashable, ...]
 ) -> Iterator[bool]:
     """Yield of each run whether it was finished. Raises: UsageError for folders that hold runs, without `resume`."""
     from experiments.runs.folder import refuse_run  # noqa: PLC0415 (torch)
-    from experiments.runs.pool import Work, WorkerPool  # noqa: PLC0415
+    from experiments.runs.places import place  # noqa: PLC0415
+    from experiments.runs.pool import Work  # noqa: PLC0415
 
     for name in asked:
         if not resume:
             refuse_run(folder / name)  # workers resume, and may only resume what a worker began
-    pool = WorkerPool(min(workers, len(asked)), Work("experiments.runs.command:begin", given))
+    where = place(on, workers, folder)
+    pool = where.pool(min(where.size, len(asked)), Work("experiments.runs.command:begin", given))
     with closing(pool.carry_out(list(asked.items()))) as ends:
         for end in ends:
             if end.error is not None or end.lost:
                 print(f"ctrnn train: {end.key[0]}: {end.error or end.lost}", file=sys.stderr)
+            elif on != "here":
+                print(f"{end.key[0] or folder}: {'finished' if end.returned else 'stopped'}", flush=True)
             yield bool(end.returned)
 
 

@@ -34,7 +34,7 @@ from typing import Any
 from experiments.interruption import Interrupted, checkpoint, interruptible
 from experiments.usage import UsageError
 
-__all__ = ["GRACE", "TRIES", "End", "Work", "WorkerPool"]
+__all__ = ["GRACE", "TRIES", "End", "Work", "WorkerPool", "ended"]
 
 TRIES = 2
 STARTS = 3  # in a row that may come to nothing
@@ -72,6 +72,14 @@ class End:
         if self.error is not None or self.lost:
             raise self.error or RuntimeError(self.lost)
         return self.returned
+
+
+def ended(do: Callable[[Any], Any], key: object) -> End:
+    """Do the work on a key, and say how it ended; an error is one that can be sent."""
+    try:
+        return End(key, do(key))
+    except Exception as error:
+        return End(key, error=error if isinstance(error, UsageError) else RuntimeError(traceback.format_exc()))
 
 
 @dataclass
@@ -198,11 +206,7 @@ def _live(connection: Connection, work: Work) -> None:
             connection.send(None)
             while (key := keys.get()) is not None:
                 checkpoint()
-                try:
-                    end = End(key, do(key))
-                except Exception as error:  # not each can be sent
-                    end = End(key, error=error if isinstance(error, UsageError) else RuntimeError(traceback.format_exc()))
-                connection.send(end)
+                connection.send(ended(do, key))
                 checkpoint()
     except Interrupted as signal_:
         sys.exit(signal_.code)

@@ -11,12 +11,13 @@ from typing import Annotated
 import tyro
 
 from experiments.plugins import use
+from experiments.runs.places import check_place
 from experiments.studies.listing import listed
 from experiments.studies.registry import STUDIES, check_name
 from experiments.studies.study import COMPARISON, SCALES
 from experiments.usage import UsageError, check_word, typed
 
-__all__ = ["COMMANDS", "Data", "Plugin", "check_data", "check_on"]
+__all__ = ["COMMANDS", "Data", "Plugin", "check_data"]
 
 DONE, FAILED = 0, 1
 
@@ -65,14 +66,14 @@ def run(
         shard: Runs I, I + N, ... of all, counted from 1, so that N machines share a study.
         data: Folder of recordings, with mnist/, uci_har/, japanese_vowels/ and physionet2012/ in it; only for studies of them.
         budget: Such as 3h: what is missing is measured by slices first, and refused if it will take longer.
-        on: here, on this machine; ray, by Ray on this machine; ray:ADDRESS, by that cluster, whose machines see --out.
+        on: here, by processes; ray, by Ray on this machine; ray:ADDRESS or slurm, by that cluster, whose machines see --out.
         plugin: A file of yours with studies, tasks or fields; it is run.
     """
     address, part = _checked(name, scale, workers, shard, data, plugin)
     from experiments.studies.cost import seconds_in  # noqa: PLC0415
 
     most = None if budget is None else seconds_in(budget)
-    check_on(on)
+    check_place(on)
     from experiments.studies import runner  # noqa: PLC0415
 
     command = typed("study", "run", name, scale=scale, out=out, workers=workers, shard=shard, data=data)
@@ -203,12 +204,6 @@ def check_data(data: Path | None) -> None:
         if not data.is_dir():
             raise UsageError(f"--data is a folder; there is none at {data}.")
         os.environ["CTRNN_DATA"] = str(data.resolve())
-
-
-def check_on(on: str) -> None:
-    """Refuse what is no place to run. Raises: UsageError."""
-    if on not in ("here", "ray") and not (on.startswith("ray:") and len(on) > len("ray:")):
-        raise UsageError(f"--on is here, ray or ray:ADDRESS; got {on!r}.")
 
 
 def _shard(words: str) -> tuple[int, int]:

@@ -17,12 +17,12 @@ from tqdm import tqdm
 
 from experiments.files import ready_folder
 from experiments.interruption import Interrupted, checkpoint
-from experiments.reports.machine import cores, facts
-from experiments.runs.pool import End, Work, WorkerPool
+from experiments.reports.machine import facts
+from experiments.runs.places import Place, place
+from experiments.runs.pool import End, Work
 from experiments.studies.cost import check_budget, cost_of
 from experiments.studies.folder import configuration_of, kept, opened
 from experiments.studies.html_page import write
-from experiments.studies.on_ray import RayPool, connected
 from experiments.studies.registry import loaded
 from experiments.studies.study import Record, Run, Study
 from experiments.studies.worker import BUSY, FAILED, Ended
@@ -49,19 +49,14 @@ def run(
     Args:    address: the study's module:class;  scale: one of SCALES;  folder: its folder, perhaps begun;  command: what was
              typed;  workers: processes, None for one a core;  shard: (I, N) takes the runs I, I + N, ..., counted from 1;
              plugins: files of the user's, which each worker runs first; budget: seconds that all may take; on: "here", "ray",
-             "ray:ADDRESS", or `INSIDE` for one run after another in this process.
+             "ray:ADDRESS", "slurm", or `INSIDE` for one run after another in this process.
     Raises:  UsageError for a folder that cannot be written or holds something else, where there is nothing to run, and for what
              will take longer than its budget.
     """
     study = loaded(address)
-    runs, size, threads = _runs(study, scale), *_shares(workers)
-    pool_of: type[WorkerPool] | type[RayPool] | type[InThisProcess] = WorkerPool
-    if on == INSIDE:
-        pool_of, size, threads = InThisProcess, 1, 1
-    elif on != "here":
-        pool_of, threads = RayPool, 1
-        room = connected(on.partition(":")[2] or None, threads)
-        size = min(workers or room, room)
+    runs = _runs(study, scale)
+    where = Place(InThisProcess, 1, 1) if on == INSIDE else place(on, workers, folder)
+    size, threads = where.size, where.threads
     ready_folder(folder)
     made, mine = _made(threads), runs[shard[0] - 1 :: shard[1]]
     missing = [run.key for run in mine if kept(folder, run.key, configuration_of(run)) is None]
@@ -75,7 +70,7 @@ def run(
         _say(study.left_out())
     progress = _Progress(folder, study, {run.key: run for run in mine}, len(missing))
     arguments = (address, scale, folder.resolve(), tuple(made.items()), tuple(plugins))
-    pool = pool_of(
+    pool = where.pool(
         size, Work("experiments.studies.worker:begin", arguments, threads), progress.tick, 1.0 if sys.stderr.isatty() else None
     )
     try:
@@ -97,7 +92,8 @@ def tell_cost(
     """Print what the runs will cost, a line a kind and one for all. Raises: UsageError where there is nothing to run."""
     study = loaded(address)
     mine = _runs(study, scale)[shard[0] - 1 :: shard[1]]
-    size, threads = _shares(workers)
+    here = place("here", workers, Path())
+    size, threads = here.size, here.threads
     cost, _ = cost_of(address, scale, [run.key for run in mine], size, threads, plugins, _say)
     _say(str(cost))
     if study.left_out():
@@ -109,12 +105,6 @@ def _runs(study: Study, scale: str) -> list[Run]:
     if not runs:
         raise UsageError(f"{study.name} has nothing to run. {study.left_out()}")
     return runs
-
-
-def _shares(workers: int | None) -> tuple[int, int]:
-    """Return how many workers, and the threads of each."""
-    size = workers or cores()
-    return size, max(1, cores() // size)
 
 
 @dataclass

@@ -357,7 +357,7 @@ def test_one_seed_has_no_differences():
         (["--set", "alpha=0.5"], "`alpha` = 0.5 changes nothing here"),
         (["--task", "vowels"], "vowels reads recordings: --data DIR names the folder with japanese_vowels/ in it"),
         (["--workers", "0"], "--workers is a number of processes, at least 1; got 0."),
-        (["--on", "moon"], "--on is here, ray or ray:ADDRESS; got 'moon'."),
+        (["--on", "moon"], "--on is here, ray, ray:ADDRESS or slurm; got 'moon'."),
         (["--field", "nowhere.py:Net"], "there is no file nowhere.py."),
     ],
 )

@@ -63,9 +63,9 @@ def command(file, out, *more):
 
 
 def test_where_runs_go_is_asked_for_in_words(file, tmp_path, capsys):
-    for wrong in ("slurm", "ray:", "Ray"):
+    for wrong in ("moon", "ray:", "Ray"):
         assert main([*command(file, tmp_path / "out", "--on", wrong)[3:]]) == 2
-        assert f"--on is here, ray or ray:ADDRESS; got '{wrong}'" in capsys.readouterr().err
+        assert f"--on is here, ray, ray:ADDRESS or slurm; got '{wrong}'" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 

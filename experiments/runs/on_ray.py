@@ -10,30 +10,66 @@ installed. Without an address Ray is started on this machine, and ends with the 
 
 from __future__ import annotations
 
+import os
+import sys
+import threading
+import time
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from ctrnn.extras import install_line
-from experiments.runs.pool import GRACE, TRIES, End, Work
+from ctrnn.extras import needed_by
+from experiments.runs.pool import GRACE, TRIES, End, Work, ended
 from experiments.usage import UsageError
 
 __all__ = ["RayPool", "connected"]
 
+ANSWERS, STARTS = 30.0, 90.0  # seconds within which a cluster answers, and Ray starts on a busy machine
+
 
 def connected(address: str | None, threads: int) -> int:
     """Start Ray here or connect to an address; return how many runs of so many threads it holds at a time. Raises: UsageError."""
-    try:
+    with needed_by("--on ray"):
         import ray  # noqa: PLC0415
-    except ImportError:
-        raise UsageError(f"--on ray needs Ray: {install_line('cluster')}") from None
-    try:
-        ray.init(address=address, include_dashboard=False, log_to_driver=False, logging_level="error")
-    except (ConnectionError, ValueError, RuntimeError) as error:
-        raise UsageError(f"--on ray:{address}: {str(error).splitlines()[0]}") from error
-    return max(1, int(ray.cluster_resources().get("CPU", 1)) // threads)
+    asked, limit = ("--on ray", STARTS) if address is None else (f"--on ray:{address}", ANSWERS)
+    print("Starting Ray." if address is None else f"Asking Ray at {address}.", file=sys.stderr, flush=True)
+    deadline, start = time.monotonic() + limit, _Start(address)
+    start.join(limit)
+    if start.error is not None:
+        words = next(iter(str(start.error).strip().splitlines()), type(start.error).__name__)
+        raise UsageError(f"{asked}: Ray does not start ({type(start.error).__name__}: {words}).")
+    while start.is_up and not (cores := int(ray.cluster_resources().get("CPU", 0))) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    if not start.is_up or not cores:
+        what = "no node with a processor is in it" if start.is_up else "nobody answers" if address else "it does not come up"
+        raise UsageError(f"{asked}: {what} after {limit:.0f} s; `ray status` tells more.")
+    return max(1, cores // threads)
+
+
+class _Start:
+    """Starts Ray in a thread of its own, which Ray's processes end with, and which lives as long as this process."""
+
+    def __init__(self, address: str | None) -> None:
+        self.address, self.error, self.is_up, self._known = address, None, False, threading.Event()
+        self.error: Exception | None
+        threading.Thread(target=self._start, daemon=True).start()
+
+    def join(self, limit: float) -> None:
+        self._known.wait(limit)
+
+    def _start(self) -> None:
+        import ray  # noqa: PLC0415
+
+        try:
+            ray.init(address=self.address, include_dashboard=False, log_to_driver=False, logging_level="error")
+            self.is_up = True
+        except Exception as error:
+            self.error = error
+        self._known.set()
+        threading.Event().wait()
 
 
 @dataclass
@@ -55,12 +91,12 @@ class RayPool:
             while waiting or at_work:
                 while waiting and len(at_work) < self.size:
                     key = waiting.popleft()
-                    at_work[task.remote(self.work, key)] = key
+                    at_work[task.remote(self.work, key, os.getcwd())] = key
                 self.tick(list(at_work.values()))
                 for reference in ray.wait(list(at_work), timeout=self.every)[0]:
                     key = at_work.pop(reference)
                     try:
-                        yield End(key, ray.get(reference))
+                        yield ray.get(reference)
                     except ray.exceptions.RayError as error:
                         yield End(key, lost=f"its worker was lost, {TRIES} times: {str(error).strip().splitlines()[0]}")
         finally:
@@ -71,11 +107,13 @@ class RayPool:
             ray.shutdown()
 
 
-def _carried_out(work: Work, key: object) -> Any:
+def _carried_out(work: Work, key: object, folder: str) -> End:
     import torch  # noqa: PLC0415
 
+    with suppress(OSError):
+        os.chdir(folder)  # which names that were typed are relative to
     torch.set_num_threads(work.threads)
-    return _begun(work)(key)
+    return ended(_begun(work), key)
 
 
 @cache

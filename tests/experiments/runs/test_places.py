@@ -1,0 +1,118 @@
+"""Runs go elsewhere by one word: what does not answer is told in a line, and elsewhere's runs are those of this machine."""
+
+import csv
+import os
+import subprocess
+import sys
+from pathlib import Path
+from threading import Event
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+from ctrnn.extras import MissingPackageError
+from experiments.__main__ import main
+from experiments.runs import on_ray
+from experiments.runs.on_slurm import SlurmPool
+from experiments.runs.places import place
+from experiments.runs.pool import Work
+from experiments.usage import UsageError
+
+ROOT = Path(__file__).resolve().parents[3]
+SWEEP = ["train", "--task", "recall", "--field", "plain", "--set", "seed=0,1", "steps=3", "hidden=4", "length=12", "threads=1"]
+
+
+class OddError(Exception):
+    pass
+
+
+def ray_that(monkeypatch, init, processors=2):
+    """A double of Ray, of which `init` is called."""
+    ray = ModuleType("ray")
+    ray.init = init
+    ray.cluster_resources = lambda: {"CPU": processors} if processors else {}
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    monkeypatch.setattr(on_ray, "ANSWERS", 0.3)
+    monkeypatch.setattr(on_ray, "STARTS", 0.3)
+
+
+def raising(**options):
+    raise OddError("\nno token in ~/.ray\nTraceback\n" + "a line\n" * 30)
+
+
+@pytest.mark.parametrize("on", ["ray", "ray:a:1"])
+def test_whatever_ray_raises_is_one_line_and_no_run_is_begun(on, monkeypatch, tmp_path, capsys):
+    ray_that(monkeypatch, raising)
+    assert main([*SWEEP, "--on", on, "--out", str(tmp_path / "out")]) == 2
+    assert (
+        capsys.readouterr().err.splitlines()[-1] == f"ctrnn train: --on {on}: Ray does not start (OddError: no token in ~/.ray)."
+    )
+    assert not list(tmp_path.glob("out/*"))
+
+
+@pytest.mark.parametrize(("on", "words"), [("ray", "it does not come up"), ("ray:a:1", "nobody answers")])
+def test_a_cluster_that_does_not_answer_is_told_after_a_while(on, words, monkeypatch):
+    never = Event()
+    ray_that(monkeypatch, lambda **options: never.wait(5))
+    with pytest.raises(UsageError, match=f"--on {on}: {words} after"):
+        place(on, None, Path())
+    never.set()
+
+
+def test_a_cluster_without_a_node_is_told_and_one_with_nodes_bounds_how_many_are_at_work(monkeypatch, capsys):
+    ray_that(monkeypatch, lambda **options: None, 0)
+    with pytest.raises(UsageError, match="no node with a processor is in it"):
+        place("ray:a:1", None, Path())
+    ray_that(monkeypatch, lambda **options: None, 7)
+    assert [place("ray", workers, Path()).size for workers in (None, 3, 9)] == [7, 3, 7]
+    assert capsys.readouterr().err.splitlines()[-1] == "Starting Ray."
+
+
+@pytest.mark.parametrize("missing", ["ray", "submitit"])
+def test_a_package_that_is_missing_is_named(missing, monkeypatch):
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(MissingPackageError, match=r"needs (Ray|submitit): pip install .*cluster"):
+        place({"submitit": "slurm"}.get(missing, missing), None, Path())
+
+
+def test_slurm_is_asked_for_where_it_is(monkeypatch):
+    monkeypatch.setitem(sys.modules, "submitit", SimpleNamespace(SlurmExecutor=SimpleNamespace(affinity=lambda: -1)))
+    with pytest.raises(UsageError, match="hands jobs to sbatch, which is not here"):
+        place("slurm", None, Path())
+
+
+def begin(offset):
+    def work(key):
+        name, number = key
+        if name == "bad":
+            raise UsageError("a bad one")
+        if name == "dies":
+            os._exit(3)
+        return number + offset
+
+    return work
+
+
+@pytest.mark.slow
+def test_jobs_return_what_processes_return_and_a_lost_one_is_told(tmp_path, monkeypatch):
+    pytest.importorskip("submitit", reason="pip install -c constraints.txt '.[cluster]'")
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT}:{ROOT / 'tests/experiments/runs'}")
+    monkeypatch.syspath_prepend(str(ROOT / "tests/experiments/runs"))
+    keys = [("one", 1), ("bad", 2), ("three", 3), ("dies", 4)]
+    pool = SlurmPool(2, Work("test_places:begin", (10,)), every=0.1, folder=tmp_path, cluster="local")
+    ends = {end.key[0]: end for end in pool.carry_out(keys)}
+    assert (ends["one"].result, ends["three"].result) == (11, 13)
+    with pytest.raises(UsageError, match="a bad one"):
+        _ = ends["bad"].result
+    assert "was lost" in ends["dies"].lost
+
+
+@pytest.mark.slow
+def test_a_sweep_on_ray_is_the_sweep_here(tmp_path):
+    pytest.importorskip("ray", reason="pip install -c constraints.txt '.[cluster]'")
+    tables = []
+    for name, more in (("here", []), ("ray", ["--on", "ray"])):
+        subprocess.run([sys.executable, "-m", "experiments", *SWEEP, "--out", str(tmp_path / name), *more], cwd=ROOT, check=True)
+        with (tmp_path / name / "runs.csv").open() as file:
+            tables.append([{key: value for key, value in row.items() if "second" not in key} for row in csv.DictReader(file)])
+    assert tables[0] == tables[1]
