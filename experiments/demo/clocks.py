@@ -4,7 +4,8 @@ dh/dt = f(x(t), h)                      solved once: h
 dH/dt = c'(t) f(x(c(t)), H)             solved on each clock: H(t) = h(c(t))
 dG/dt = f(x(c(t)), G)                   the field left as it is: G is something else
 
-The cell is one gated field, with the same weights in every section of the page.
+The cell is one gated field, with the same weights in every section of the page. `python -m experiments.demo.clocks` draws the
+README's figure anew.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ __all__ = [
     "write_figure",
 ]
 
+FIGURE = Path(__file__).resolve().parents[2] / "docs" / "figures" / "warp.svg"
 UNITS = 16
 SEED = 0
 TOLERANCE = 1e-7  # rtol and atol of every solve
@@ -218,12 +220,12 @@ def section(recording: Recording, say: Callable[[str], None]) -> Section:
     )
 
 
-def write_figure(path: Path) -> None:
-    """The README's figure: the EEG as recorded and on the clock of variable repeats."""
+def write_figure() -> None:
+    """Draw the README's figure: the EEG as recorded and on the clock of variable repeats."""
     recording = load(None, None)
     h = unwarped(recording)
     run = run_clock(recording, clocks_for(len(h))[2], h)
-    write_atomically(path, standalone_svg(_warp(run, recording.xs[:, 0], h, slice(0, SHOWN), _contrasting([run], h))))
+    write_atomically(FIGURE, standalone_svg(_warp(run, recording.xs[:, 0], h, slice(0, SHOWN), _contrasting([run], h))))
 
 
 def _contrasting(runs: list[WarpedRun], h: np.ndarray) -> int:
@@ -346,3 +348,7 @@ def _upper_envelope(*series: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
     length = len(series[0])
     starts = np.arange(0, length, max(1, -(-length // ENVELOPE)))
     return starts, [np.maximum.reduceat(values, starts) for values in series]
+
+
+if __name__ == "__main__":
+    write_figure()
