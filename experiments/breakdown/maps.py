@@ -26,8 +26,8 @@ FAMILIES: dict[str, tuple[str, ...]] = {
 def _typeset(gate: str) -> str:
     """A gate as HTML: 1 - exp(-g) with e to the power of -g."""
     gate = re.sub(r"exp\(([^()]*)\)", r"e<sup>\1</sup>", gate).replace("-", "−")
-    gate = re.sub(r"\^(\d)", lambda power: "⁰¹²³⁴⁵"[int(power[1])], gate)
-    return re.sub(r"\bg\b", "<i>g</i>", gate)
+    gate = re.sub(r"\bg\b", "<i>g</i>", gate)  # before the powers, whose signs are letters to \b
+    return re.sub(r"\^(\d)", lambda power: "⁰¹²³⁴⁵"[int(power[1])], gate)
 
 
 def _gate(step: Step) -> Markup:

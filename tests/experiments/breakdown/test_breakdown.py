@@ -52,6 +52,11 @@ def test_limits_are_those_of_the_theorems():
         assert found[name] == maps.Limits(None, None)
 
 
+def test_every_rate_in_a_gate_is_set_as_a_letter_of_mathematics():
+    assert maps.GATES["Taylor2"] == "<i>g</i> − <i>g</i>²/2"
+    assert maps.GATES["FrozenTrapezoid"] == "<i>g</i>/(1 + <i>g</i>/2)"
+
+
 def test_errors_of_a_step_are_measured_from_0_to_a_target_of_1():
     g = torch.tensor([0.5, 1.0, 1.8, 5.0, 50.0, 200.0])
     np.testing.assert_allclose(one_unit.errors(discretize.Euler(), g), (1 - g - torch.exp(-g)).abs(), rtol=1e-13)
