@@ -35,15 +35,14 @@ from experiments.usage import UsageError
 __all__ = ["of_files", "of_run"]
 
 SEQUENCES, SHOWN = 32, 10  # of the test, and in the table
-SAID = {
-    "states_apart": "States apart",
-    "answers_changed": "Answers that differ",
-    "score_stepped": "{} as stepped",
-    "score_solved": "{} solved",
-    "held_stepped": "Held, under the steps",
-    "held_solved": "Held, in the equation",
+COLUMNS = {  # what is known of a sequence: its heading, and the form of its numbers
+    "states_apart": ("States apart", ".2%"),
+    "answers_changed": ("Answers that differ", ".0%"),
+    "score_stepped": ("{} as stepped", ".4g"),
+    "score_solved": ("{} solved", ".4g"),
+    "held_stepped": ("Held, under the steps", ""),
+    "held_solved": ("Held, in the equation", ""),
 }
-OTHERS = STEPS
 NAMES = ("xs", "targets", "counts", "ts", "lengths")
 PACKAGES = ("ctrnn", "torch")
 
@@ -114,7 +113,7 @@ def _write(
     with progress("the same weights at shorter steps, under others, and solved"), torch.random.fork_rng(()):
         torch.manual_seed(0)  # from which noise has its keys: the same page again
         try:
-            found = breakdown(model, batch, metric=metric, steps=OTHERS)
+            found = breakdown(model, batch, metric=metric, steps=STEPS)
         except (TypeError, ValueError, SolverError) as error:
             raise UsageError(str(error)) from None
     took = perf_counter() - start
@@ -170,11 +169,7 @@ def _section(found: Breakdown, name: str, what: str, to_type: str, learned: str)
     changed = columns.get("answers_changed")
     if changed is not None:  # first those that answer otherwise
         furthest.sort(key=lambda k: not changed[k] > 0)
-    words = {"states_apart": ".2%", "answers_changed": ".0%", "score_stepped": ".4g", "score_solved": ".4g"}
-    sequences = [
-        [k, *(format(values[k], words[each]) if each in words else values[k] for each, values in columns.items())]
-        for k in furthest[:SHOWN]
-    ]
+    sequences = [[k, *(format(values[k], COLUMNS[each][1]) for each, values in columns.items())] for k in furthest[:SHOWN]]
     # One panel below the other, in the colours that the page puts in place of these.
     figure = drawn(found, {name: placeholder for name, (placeholder, *_) in COLOURS.items()}, "none", 1)
     head = ["Step", "Substeps", "Evaluations", "States apart", *([name] if scored else [])]
@@ -189,5 +184,5 @@ def _section(found: Breakdown, name: str, what: str, to_type: str, learned: str)
         to_type=to_type,
         learned=learned,
         sequences=sequences,
-        sequences_head=["Sequence", *(SAID[each].format(name) for each in columns)],
+        sequences_head=["Sequence", *(COLUMNS[each][0].format(name) for each in columns)],
     )

@@ -18,7 +18,7 @@ from experiments.code_files import imported
 @pytest.fixture(autouse=True)
 def _short(monkeypatch):
     """One other step is tried, and inputs are held for a shorter time."""
-    monkeypatch.setattr(trained, "OTHERS", ("rk4",))
+    monkeypatch.setattr(trained, "STEPS", ("rk4",))
     for name, samples in (("WAIT", 50), ("LOOK", 50), ("MOST", 400)):
         monkeypatch.setattr(f"discretize.analysis.refine.{name}", samples)
 
