@@ -180,9 +180,9 @@ class WarpedMemory(Study):
             words=NAMES,
         ),
         Table(
-            "While memory lasts, and of the same networks before training. Largest finite-time exponent from 1 to 4 times the "
-            "largest warp, times that warp; how far states move from 1 to 2 times the warp, by how far those of other symbols "
-            "before are apart; what is left of that distance at 4 times the warp. Gates (1 - f of the LSTM) in the second "
+            "While memory lasts, and of the same networks before training. Exponent of a small difference from 1 to 4 times "
+            "the largest warp, times that warp; how far states move from 1 to 2 times the warp, by how far those of other "
+            "symbols before are apart; what is left of that distance at 4 times the warp. Gates (1 - f of the LSTM) in the second "
             "half of a hold as long as the warp, quantiles; the share of units that wait, with a gate below 1 / (4 warp). "
             "Right answers after 16 times the warp with gates shut from the warp on; forgetting time where the same weights "
             "are solved.",
@@ -343,14 +343,20 @@ class WarpedMemory(Study):
             Part(f"{name}: gates stay open", counted(paired(rows["gate"]), OPEN), solvers),
             Part(f"{name}: solved, the same weights remember as long", counted(solved, FACTOR, absent=True), solvers),
         ]
-        if ANOTHER in gates:
-            lost = (gates["learned"] - gates[ANOTHER]).dropna()
-            parts.append(
-                Part(f"{name}: gates of another network do not serve", counted(paired(lost), SPOILT), f"{len(lost)} pairs")
-            )
-        if len(factors := of_start(results, cell)):
-            claim = f"{name}: the times of the start do not set it"
-            parts.append(Part(claim, counted(paired(factors), FACTOR, absent=True), f"{len(factors)} pairs"))
+        lost = (gates["learned"] - gates[ANOTHER]).dropna() if ANOTHER in gates else pd.Series(dtype=float)
+        factors = of_start(results, cell)
+        parts += [
+            Part(
+                f"{name}: gates of another network do not serve",
+                counted(paired(lost), SPOILT) if len(lost) else None,
+                f"{len(lost)} pairs",
+            ),
+            Part(
+                f"{name}: the times of the start do not set it",
+                counted(paired(factors), FACTOR, absent=True) if len(factors) else None,
+                f"{len(factors)} pairs",
+            ),
+        ]
         if cell == "lstm":
             at_warp = right[1].reindex(rows["key"]).to_numpy()
             claim = f"{name}: gates that are shut keep it"

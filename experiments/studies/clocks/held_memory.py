@@ -176,9 +176,10 @@ def points_of_rest(field: VectorField, symbol: int, starts: Tensor, slow: float)
 
 
 def slow_modes(field: VectorField, probe: Probe, warp: int) -> Row:
-    r"""Measure the slowest mode while memory lasts: the largest finite-time exponent from `warp` to 4 `warp` samples held.
+    r"""Measure how slowly states, and their differences, move while memory lasts.
 
-    `exponent`: a sample, the mean over sequences;  `moved`: how far states move from `warp` to 2 `warp` samples, by how far those
+    `exponent`: growth a sample of a small difference from `warp` to 4 `warp` samples held, in a direction drawn once at the
+    beginning of the hold, the mean over sequences;  `moved`: how far states move from `warp` to 2 `warp` samples, by how far those
     of different symbols before are apart at `warp`;  `left`: what is left of that distance at 4 `warp`.
     """
     system = discretize.Map(field, discretize.Euler(), lambda p: one_hot(p.long()))

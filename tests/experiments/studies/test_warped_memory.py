@@ -61,6 +61,21 @@ class Overshooting(ctrnn.VectorField):
         return -self.k * torch.tanh(h)
 
 
+class Turning(ctrnn.VectorField):
+    """Five pairs of units that turn: a cycle of the equation, and of its steps."""
+
+    def __init__(self):
+        super().__init__(SYMBOLS + 1, SYMBOLS + 1)
+
+    def initial_state(self, *batch):
+        return super().initial_state(*batch) + 1
+
+    def flow(self, projected, h):
+        u, v = h.chunk(2, -1)
+        pull = 0.2 * (1 - u * u - v * v)
+        return torch.cat([pull * u - v / 4, pull * v + u / 4], -1)
+
+
 def read(field):
     """A model whose answer is its largest visible unit."""
     model = SequenceModel(discretize.DiscreteRNN(field, step=discretize.Euler()), SYMBOLS + 1).double()
@@ -151,6 +166,12 @@ def test_a_rest_of_the_equation_at_which_steps_go_on_moving_is_told(probe, soon,
     assert (found["moving"], found["moving_by_steps_alone"]) == (moving, moving)
     assert (found["rest_of_flow"], found["rest_of_map"]) == (1, 0 if moving else 1)
     assert found["apart"] == (None if moving else 0)
+
+
+@torch.no_grad()
+def test_what_moves_by_the_equation_too_is_not_told_of_the_steps_alone(probe, soon):
+    found = ends(read(Turning()), probe, WARP)
+    assert (found["moving"], found["moving_by_steps_alone"]) == (SYMBOLS, 0)
 
 
 @torch.no_grad()
