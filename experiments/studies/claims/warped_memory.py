@@ -24,6 +24,7 @@ from experiments.runs.training import train
 from experiments.seeds import generator
 from experiments.studies.claims.learned_clocks import ADAM, SOLVED
 from experiments.studies.claims.stop_and_go import NAMES
+from experiments.studies.claims.training import once
 from experiments.studies.clocks.held_memory import (
     ANOTHER,
     HELD,
@@ -41,7 +42,7 @@ from experiments.studies.clocks.held_memory import (
 from experiments.studies.clocks.held_memory import SOLVED as EXACTLY
 from experiments.studies.clocks.oracle import StopAndGo
 from experiments.studies.clocks.oracle_clocks import SEQUENCES, SYMBOLS, symbols_of
-from experiments.studies.results import Results, once, where
+from experiments.studies.results import Results, where
 from experiments.studies.specs import Bands, Table, in_order, run_count
 from experiments.studies.study import Point, Row, Run, Sizes, Study, grid, key_of, scales, words_beside
 from experiments.studies.verdicts import Compared, Part, Verdict
@@ -56,7 +57,6 @@ MOST_LEFT_OUT = 0.1  # of networks that have not forgotten
 TRAINED, UNTRAINED, LATCH = "trained", "untrained", "latch"
 
 
-@once
 def networks(results: Results) -> pd.DataFrame:
     """Select what was measured of each network, a row each, with the accuracy of its training."""
     rows = where(results.rows, kind="network")
@@ -182,8 +182,8 @@ class WarpedMemory(Study):
         Table(
             "While memory lasts, and of the same networks before training. Exponent of a small difference from 1 to 4 times "
             "the largest warp, times that warp; how far states move from 1 to 2 times the warp, by how far those of other "
-            "symbols before are apart; what is left of that distance at 4 times the warp. Gates (1 - f of the LSTM) in the second "
-            "half of a hold as long as the warp, quantiles; the share of units that wait, with a gate below 1 / (4 warp). "
+            "symbols before are apart; what is left of that distance at 4 times the warp. Gates (1 - f of the LSTM) in the "
+            "second half of a hold as long as the warp, quantiles; the share of units that wait, with a gate below 1 / (4 warp). "
             "Right answers after 16 times the warp with gates shut from the warp on; forgetting time where the same weights "
             "are solved.",
             by={"weights": "weights", **BY},
@@ -266,10 +266,10 @@ class WarpedMemory(Study):
     def configuration(self, point: Point, sizes: Sizes) -> Configuration:
         task = {"task": "recall", "warping": "variable", "warp": point["warp"], "length": sizes.length}
         start = {"init": "chrono", "t_max": point.get("times", point["warp"])}
-        model = {"field": point["cell"], "integrator": "euler", "hidden": sizes.hidden, **start}
-        times = {"steps": sizes.steps, "evaluate_every": sizes.steps, "checkpoint_every": sizes.steps}
-        more = {"evaluation": sizes.held_out, "seed": point["seed"], "threads": 1}
-        return shared_configuration(**task, **model, **times, **more, **ADAM)
+        model = {"field": point["cell"], "integrator": "euler", "hidden": sizes.hidden}
+        times = {**once(sizes.steps), "evaluation": sizes.held_out}
+        settings: dict[str, Any] = task | start | model | times | ADAM
+        return shared_configuration(**settings, seed=point["seed"], threads=1)
 
     @torch.no_grad()
     def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[Row]:

@@ -179,8 +179,8 @@ def slow_modes(field: VectorField, probe: Probe, warp: int) -> Row:
     r"""Measure how slowly states, and their differences, move while memory lasts.
 
     `exponent`: growth a sample of a small difference from `warp` to 4 `warp` samples held, in a direction drawn once at the
-    beginning of the hold, the mean over sequences;  `moved`: how far states move from `warp` to 2 `warp` samples, by how far those
-    of different symbols before are apart at `warp`;  `left`: what is left of that distance at 4 `warp`.
+    beginning of the hold, the mean over sequences;  `moved`: how far states move from `warp` to 2 `warp` samples, by how far
+    those of different symbols before are apart at `warp`;  `left`: what is left of that distance at 4 `warp`.
     """
     system = discretize.Map(field, discretize.Euler(), lambda p: one_hot(p.long()))
     begun = probe.begun(field)
@@ -242,7 +242,7 @@ def in_other_gates(
             theirs = theirs[..., theirs.mean((0, 1)).argsort()][..., rank]
         gates[name] = theirs
     asked = clock.last & (clock.shown > 0)
-    found = []
+    found = list[Row]()
     for name, g in gates.items():
         h = played_by_gates(field, xs, g)[1:]
         right = model.read_out(field.visible(h)).argmax(-1) == aims

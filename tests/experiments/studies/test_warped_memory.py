@@ -308,3 +308,6 @@ def test_rows_of_a_network_are_of_the_samples_that_the_tables_show(probe, monkey
     rows = held_rows(latch(), probe, WARP, LATCH)
     assert rows[0] == {"kind": "network", "weights": LATCH, "forgotten": 640, "kept": True}
     assert {row["right"] for row in rows[1:]} == {1.0}
+    rows = held_rows(read(LeakingRegister()), probe, WARP, TRAINED)  # forgotten after 15 samples
+    assert rows[0] == {"kind": "network", "weights": TRAINED, "forgotten": 15, "kept": False}
+    assert [row["right"] for row in rows[1:]] == [1, 0, 0, 0, 0, 0, 0, 1, 0]
