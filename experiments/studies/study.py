@@ -44,6 +44,7 @@ __all__ = [
     "data_path",
     "distinct",
     "grid",
+    "key_of",
     "scales",
     "summary_of",
     "words_beside",

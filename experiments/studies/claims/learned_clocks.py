@@ -28,7 +28,7 @@ from experiments.studies.specs import Bands, Table, at_end, in_order
 from experiments.studies.study import Point, Row, Run, Sizes, Study, grid, scales, words_beside
 from experiments.studies.verdicts import Compared, Every, Part, Verdict
 
-__all__ = ["CELLS", "LearnedClocks"]
+__all__ = ["CELLS", "SOLVED", "LearnedClocks"]
 
 CELLS = ("leaky", "gated", "gated-global", "gated-network", "gru", "lstm")
 CONSTANT = CELLS[0]

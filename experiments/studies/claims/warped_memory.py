@@ -22,8 +22,8 @@ from experiments.reports.spreads import NotEnoughError, Spread, number, paired, 
 from experiments.runs.configuration import Configuration, shared_configuration
 from experiments.runs.training import train
 from experiments.seeds import generator
-from experiments.studies.claims.learned_clocks import ADAM, SOLVED
-from experiments.studies.claims.stop_and_go import NAMES
+from experiments.studies.claims.learned_clocks import SOLVED
+from experiments.studies.claims.stop_and_go import ADAM, NAMES
 from experiments.studies.claims.training import once
 from experiments.studies.clocks.held_memory import (
     ANOTHER,
