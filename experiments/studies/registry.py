@@ -47,6 +47,7 @@ OWN = {
     "published-steps": "experiments.studies.claims.published.study:PublishedSteps",
     "ctrnn-steps": "experiments.studies.claims.time_steps.study:TimeSteps",
     "ctrnn-steps-rates": "experiments.studies.claims.time_steps.rates:StepRates",
+    "ctrnn-steps-cures": "experiments.studies.claims.time_steps.cures:StepCures",
 }
 STUDIES = Registry("study", "ctrnn.studies", OWN)
 
