@@ -18,6 +18,7 @@ from experiments.reports.spreads import Spread, number
 from experiments.reports.templates import ENVIRONMENT
 from experiments.studies.claims.time_steps import measures
 from experiments.studies.claims.time_steps.design import EULER, RHYTHM, SAMPLED, SLOW, TASKS, TUTORIAL
+from experiments.studies.claims.time_steps.normal_form import left_in_equation
 from experiments.studies.claims.time_steps.prediction import eigenvalue, predicted_r2
 from experiments.studies.claims.time_steps.tables import NAMES, gone, how_many, in_words, learned, lost, resting, spread_of
 from experiments.studies.folder import records_in
@@ -91,6 +92,14 @@ class Held:
         return gone(self.rows)
 
     @property
+    def sizes(self) -> tuple[str, str, str]:
+        """Write what the equation keeps of the amplitude, what is foretold by the growth at the rest point, how far apart."""
+        rows = self.rows[self.rows["amplitude"] > measures.MOVING].dropna(subset=["a", "stepped a"])
+        kept = rows["exact amplitude"].fillna(0) / rows["amplitude"]
+        foretold = (rows["a"] / rows["stepped a"]).clip(lower=0) ** 0.5
+        return tuple(f"{float(column.median()):.2f}" for column in (kept, foretold, (kept - foretold).abs()))  # type: ignore[return-value]
+
+    @property
     def moving(self) -> str:
         """Write the shares of trajectories that move on, by the step and in the equation."""
         return f"{self.mean('moving')}, {self.mean('exact moving')}"
@@ -120,6 +129,7 @@ def text(found: Report) -> str:
         held=held,
         predicted=lambda step, dt: f"{predicted_r2(step, dt, Rhythm()):.2f}",
         eigenvalue=eigenvalue,
+        left=left_in_equation,
         euler_step=discretize.Euler(),
         all_gone=gone(where(results.rows, kind="held", task=RHYTHM, step=EULER, held="0")),
         fixed=Held(where(results.rows, kind="held", step=EULER)),
