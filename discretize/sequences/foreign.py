@@ -265,6 +265,13 @@ def _recognized(module: nn.Module | None, arrays: Mapping[str, Tensor]) -> _Foun
                 found = read(arrays, prefix, owner)
                 found.read_out = _read_out(arrays, prefix, len(found.weight_h))
                 return found
+    parts = {} if module is None else dict(module.named_modules())
+    if own := next((name for name, part in parts.items() if isinstance(part, nn.RNNBase | nn.RNNCellBase)), None):
+        raise ValueError(
+            f"`network.{own}` is one of torch's own, a {type(parts[own]).__name__}, and no CTRNN: `discretize.layers_from_torch` "
+            "reads its layers, `ctrnn.from_torch` a cell or one layer; its step is Euler's of dt = tau. Copy the read-out into "
+            "that of a `discretize.SequenceModel`."
+        )
     raise ValueError(
         f"`network` is not recognized by the names of its tensors, {', '.join(arrays) or 'none'}; known are {KNOWN}. "
         "Give a dict under such names, or copy the arrays into `ctrnn.additive` (potentials) or `ctrnn.leaky` (rates)."

@@ -335,6 +335,11 @@ def changed(network, **attributes):
         (lambda: read(Loop(3, 4, 20, "rates")), ValueError, "say how its `forward` steps.*is no step of an equation"),
         (lambda: read(nn.RNN(3, 4)), TypeError, "`discretize.layers_from_torch` reads it"),
         (
+            lambda: read(nn.ModuleDict({"rnn": nn.RNN(3, 4), "fc": nn.Linear(4, 2)})),
+            ValueError,
+            "`network.rnn` is one of torch's own, a RNN, .* `discretize.layers_from_torch` reads its layers",
+        ),
+        (
             lambda: read(nn.Linear(3, 4)),
             ValueError,
             "not recognized by .*, weight, bias; known are .* Give a dict under",

@@ -37,6 +37,7 @@ __all__ = ["PublishedSteps"]
 SINE, BITS = "pycog sine", "fixed-point-finder bits"
 COUNTED, LEARNED = 0.02, 0.9
 LARGE, FEW = 100, 8  # units beyond which fixed points are looked for once, from so few states
+LONG, FEW_LONG, FINER_LONG = 200, 40, 4  # samples of a trial; trials and steps a sample, with noise, of longer ones
 FINER, STARTS, TOLERANCE = 16, 16, {"rtol": 1e-6, "atol": 1e-8}
 # What is held while fixed points are looked for: the features beside those of the stimulus, and none.
 HELD: dict[str, dict[str, list[float]]] = {
@@ -214,10 +215,13 @@ def of_fetched(asked: PublishedRun) -> list[Row]:
     if one.noise:
         noisy = ctrnn.Noisy(model.field, ctrnn.Noise(one.noise / math.sqrt(one.alpha)))
         step = discretize.DiscreteRNN(noisy, discretize.EulerMaruyama(), dt=one.alpha, batch_first=True)
-        for name, substeps in (("noisy", 1), ("noisy fine", FINER)):
+        # Of trials beyond 200 samples fewer, by fewer steps: 500 units at 16 steps a sample take minutes.
+        few, finer = (asked.trials, FINER) if drawn.xs.shape[1] <= LONG else (min(FEW_LONG, asked.trials), FINER_LONG)
+        of_them = Drawn(*(part[:few] for part in (drawn.xs, drawn.wanted, drawn.asked, drawn.condition)))
+        for name, substeps in (("noisy", 1), ("noisy fine", finer)):
             under = discretize.sequences.stepped(step, substeps=substeps)
-            outputs = model.read_out(under(drawn.xs, h_0, seed=asked.seed)[0])
-            rows[0] |= {name: float(drawn.right(outputs).double().mean()), f"{name} loss": drawn.loss(outputs)}
+            outputs = model.read_out(under(of_them.xs, None if h_0 is None else h_0[:few], seed=asked.seed)[0])
+            rows[0] |= {name: float(of_them.right(outputs).double().mean()), f"{name} loss": of_them.loss(outputs)}
     else:
         rows[0] |= dict.fromkeys(("noisy", "noisy fine", "noisy loss", "noisy fine loss"))
     field, dt = reduced(model.field), one.alpha
