@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from torch.nn.utils.parametrize import register_parametrization
 
 import ctrnn
 from ctrnn import checks
-from ctrnn.fields.nonlinearities import FUNCTIONS, Nonlinearity
+from ctrnn.fields.nonlinearities import Nonlinearity, function_named
 from discretize.errors import warn_user
 from discretize.sequences.model import SequenceModel
 from discretize.sequences.rnn import DiscreteRNN
@@ -374,10 +374,11 @@ def _scaled(arrays: Mapping[str, Tensor], owner: nn.Module | None) -> _Found:
             "`network` adds `b` to its units within the recurrence and reads them out without it; no equation here does both."
         )
     functions = {getattr(owner, name, torch.tanh) for name in ("non_linearity", "output_non_linearity")}
-    known = [name for name, (function, _) in FUNCTIONS.items() if function in functions]
+    words: tuple[Nonlinearity, ...] = get_args(Nonlinearity)
+    known = [name for name in words if function_named(name) in functions]
     if len(functions) > 1 or not known:
         raise ValueError(
-            f"`network` has a `non_linearity` and an `output_non_linearity` that are not one of {', '.join(FUNCTIONS)}, the same "
+            f"`network` has a `non_linearity` and an `output_non_linearity` that are not one of {', '.join(words)}, the same "
             "for both; give its state_dict with `nonlinearity`, and compare a few outputs."
         )
     _steps(found, owner)

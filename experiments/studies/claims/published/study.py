@@ -38,7 +38,7 @@ SINE, BITS = "pycog sine", "fixed-point-finder bits"
 COUNTED, LEARNED = 0.02, 0.9
 LARGE, FEW = 100, 8  # units beyond which fixed points are looked for once, from so few states
 LONG, FEW_LONG, FINER_LONG = 200, 40, 4  # samples of a trial; trials and steps a sample, with noise, of longer ones
-FINER, STARTS, TOLERANCE = 16, 16, {"rtol": 1e-6, "atol": 1e-8}
+FINER, STARTS, TOLERANCE = 16, 16, 1e-6
 # What is held while fixed points are looked for: the features beside those of the stimulus, and none.
 HELD: dict[str, dict[str, list[float]]] = {
     "random-dots": {"nothing": [0]},
@@ -210,7 +210,7 @@ def of_fetched(asked: PublishedRun) -> list[Row]:
     model, start = one.read()
     drawn = DRAWN[one.task](asked.trials, generator(asked.seed, "published", one.task))
     h_0 = None if start is None else start.expand(asked.trials, -1)
-    own, exact = model.rnn(drawn.xs, h_0)[0], model.solved(**TOLERANCE).rnn(drawn.xs, h_0)[0]
+    own, exact = model.rnn(drawn.xs, h_0)[0], model.solved(rtol=TOLERANCE, atol=TOLERANCE / 100).rnn(drawn.xs, h_0)[0]
     rows: list[Row] = [{**_scores(model, drawn, own, exact), "printed": one.printed, "dt": one.alpha}]
     if one.noise:
         noisy = ctrnn.Noisy(model.field, ctrnn.Noise(one.noise / math.sqrt(one.alpha)))
@@ -287,7 +287,7 @@ def of_sine(asked: PublishedRun) -> list[Row]:
     model.read_out.bias.copy_(arrays["b_out"])
     start, xs, wanted = torch.from_numpy(net.start)[None], torch.zeros(sine.STEPS, 1, 1).double(), torch.from_numpy(sine.TARGET)
     row: Row = {"kind": "rhythm", "dt": sine.ALPHA, "updates": net.updates, "error": net.error}
-    for name, under in (("own", model), ("exact", model.solved(**TOLERANCE))):
+    for name, under in (("own", model), ("exact", model.solved(rtol=TOLERANCE, atol=TOLERANCE / 100))):
         off = under(xs, h_0=start)[:, 0, 0] - wanted
         row[name] = float(1 - off.square().mean() / wanted.var(correction=0))
     for before, step in (("", discretize.Euler()), ("exact ", None)):
@@ -305,7 +305,7 @@ def of_bits(asked: PublishedRun) -> list[Row]:
     model.read_out.load_state_dict(net.read_out.double().state_dict())
     xs, wanted = (part.double() for part in flipflop.pulses(asked.trials, generator(asked.seed, "bits")))
     h_0 = net.start.double().expand(asked.trials, -1)
-    own, exact = model.rnn(xs, h_0)[0], model.solved(**TOLERANCE).rnn(xs, h_0)[0]
+    own, exact = model.rnn(xs, h_0)[0], model.solved(rtol=TOLERANCE, atol=TOLERANCE / 100).rnn(xs, h_0)[0]
     outputs = {"own": model.read_out(own), "exact": model.read_out(exact)}
     row: Row = {"kind": "score", "dt": 1.0, "epochs": epochs, "error": loss, "printed": None, "noisy": None, "noisy fine": None}
     for name, of_step in outputs.items():
