@@ -75,7 +75,7 @@ def _arrays(place: Path) -> dict[str, Any]:
 
 def reduced(field: VectorField) -> VectorField:
     """Return a network of low rank by its few variables, which are exact; any other as it is."""
-    candidate: Any = field.candidate  # type: ignore[union-attr]
+    candidate: Any = field.candidate
     kept = getattr(candidate, "parametrizations", None)
     if kept is None or not isinstance(kept.weight_h[0], ctrnn.parts.LowRank):
         return field

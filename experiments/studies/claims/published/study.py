@@ -26,7 +26,7 @@ from experiments.studies.claims.published import flipflop, sine
 from experiments.studies.claims.published.networks import FOLDER, PUBLISHED, reduced
 from experiments.studies.claims.published.trials import DRAWN, Drawn
 from experiments.studies.claims.time_steps import measures
-from experiments.studies.claims.time_steps.tables import in_words, total
+from experiments.studies.claims.time_steps.tables import in_words
 from experiments.studies.results import Results, groups, where
 from experiments.studies.specs import Table, first
 from experiments.studies.study import Described, Measured, Point, Record, Row, Run, Sizes, Study, data_path, scales, words_beside
@@ -95,15 +95,15 @@ class PublishedSteps(Study):
             data=lambda results: where(results.rows, kind="score"),
         ),
         Table(
-            "Fixed points of the equation while an input is held, found from states of trials (of all times or seeds together, "
-            "so that a point counts once for each; of the two networks of full rank once, from 8 states): how many are stable, "
-            "and stable under the step. Moving: the share of trajectories that still move after 200 τ, by the step and solved.",
+            "Fixed points of the equation while an input is held, found from states of trials, mean (least–largest) over times "
+            "or seeds; of the two networks of full rank once, from 8 states. How many are stable, and stable under the step. "
+            "Moving: the share of trajectories that still move after 200 τ, by the step and solved.",
             by={"network": "network", "held": "held"},
             columns={
-                "fixed points": total("rests"),
-                "stable": total("stable"),
-                "stable under the step": total("stable under the step"),
-                "made stable": total("made stable"),
+                "fixed points": "rests",
+                "stable": "stable",
+                "stable under the step": "stable under the step",
+                "made stable": "made stable",
                 "moving, step": "moving",
                 "moving, solved": "exact moving",
             },

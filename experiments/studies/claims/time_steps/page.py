@@ -22,6 +22,7 @@ from experiments.studies.claims.time_steps.normal_form import left_in_equation
 from experiments.studies.claims.time_steps.prediction import eigenvalue, predicted_r2
 from experiments.studies.claims.time_steps.tables import NAMES, gone, how_many, in_words, learned, lost, resting, spread_of
 from experiments.studies.folder import records_in
+from experiments.studies.found import Found
 from experiments.studies.report import Report, report_of
 from experiments.studies.results import Results, where
 from experiments.studies.tables import write_tables
@@ -130,6 +131,7 @@ def text(found: Report) -> str:
         predicted=lambda step, dt: f"{predicted_r2(step, dt, Rhythm()):.2f}",
         eigenvalue=eigenvalue,
         left=left_in_equation,
+        published=Found.read(TABLES.with_name("published-steps")),
         euler_step=discretize.Euler(),
         all_gone=gone(where(results.rows, kind="held", task=RHYTHM, step=EULER, held="0")),
         fixed=Held(where(results.rows, kind="held", step=EULER)),
