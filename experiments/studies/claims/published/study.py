@@ -26,7 +26,7 @@ from experiments.studies.claims.published import flipflop, sine
 from experiments.studies.claims.published.networks import FOLDER, PUBLISHED, reduced
 from experiments.studies.claims.published.trials import DRAWN, Drawn
 from experiments.studies.claims.time_steps import measures
-from experiments.studies.claims.time_steps.tables import in_words
+from experiments.studies.claims.time_steps.tables import gone, in_words
 from experiments.studies.results import Results, groups, where
 from experiments.studies.specs import Table, first
 from experiments.studies.study import Described, Measured, Point, Record, Row, Run, Sizes, Study, data_path, scales, words_beside
@@ -110,7 +110,8 @@ class PublishedSteps(Study):
             data=lambda results: where(results.rows, kind="held"),
         ),
         Table(
-            "The sine: R² over the two periods of a trial, without noise; its cycle after 200 τ.",
+            "The sine: R² over the two periods of a trial, without noise; its cycle after 200 τ. Gone: in how many, of how many, "
+            "the equation has no rhythm left.",
             by={"dt/τ": "dt"},
             columns={
                 "by the step": "own",
@@ -120,6 +121,7 @@ class PublishedSteps(Study):
                 "solved ": "exact amplitude",
                 "period": "period",
                 "solved  ": "exact period",
+                "gone": gone,
                 "updates": "updates",
             },
             data=lambda results: where(results.rows, kind="rhythm"),
