@@ -38,6 +38,7 @@ from discretize.steps.along import HeldProblem
 from discretize.steps.euler import Euler
 from discretize.steps.step import Step
 from discretize.text_report import TextReport
+from discretize.trajectory import Trajectory
 
 __all__ = ["EngineReport", "EngineResult", "verify_engines"]
 
@@ -47,7 +48,7 @@ GROWN = 1e6  # a state from here on is none of a network's
 TOLERANCE = 1e-4  # of solves; the judge has a hundredth of it
 JUDGED = 0.02  # as ROUNDING; over all named fields gradients were up to 9e-3 apart at the corner of a power decay, else 9e-4
 JUDGE_STEPS = 1_000  # a segment: a stiff field is not for dopri5
-Run = Callable[[Tensor, Tensor], tuple[Tensor | None, str]]
+Run = Callable[[Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -157,50 +158,53 @@ def _sizes(field: VectorField, step: Step, dt: float, xs: Tensor, h0: Tensor) ->
     return torch.where((found > 0) & found.isfinite(), found, 1.0)
 
 
+class _DidNotRunError(Exception):
+    """Why an engine is not there."""
+
+
 def _sequences(field: VectorField, step: Step, dt: float, device: torch.device) -> dict[str, Run]:
-    def steps(xs: Tensor, h0: Tensor) -> tuple[Tensor | None, str]:
-        return unroll(DiscreteCell(field, step, dt, allow_overshoot=True), xs, h0, fused=False).hs[1:], ""
+    def steps(xs: Tensor, h0: Tensor) -> Tensor:
+        return unroll(DiscreteCell(field, step, dt, allow_overshoot=True), xs, h0, fused=False).hs[1:]
 
-    def by(run: Callable, engine: str = "compiled") -> Run:
-        def made(xs: Tensor, h0: Tensor) -> tuple[Tensor | None, str]:
-            states, stats = run(HeldProblem(field, step, xs, h0, dt), "always")
-            return (states if stats["engine"] == engine else None), stats["engine_why"] or ""
+    def by(engine: str, run: Callable, xs: Tensor, h0: Tensor) -> Tensor:
+        states, stats = run(HeldProblem(field, step, xs, h0, dt), "always")
+        return _if_it_ran(engine, states, stats)
 
-        return made
-
-    found = {"steps": steps, "compiled": by(run_written)}
-    return found | ({"triton": by(run_triton, "triton")} if takes_triton(device) else {})
+    triton = {"triton": partial(by, "triton", run_triton)} if takes_triton(device) else {}
+    return {"steps": steps, "compiled": partial(by, "compiled", run_written)} | triton
 
 
 def _solves(field: VectorField, dt: float, method: str, size: Tensor) -> dict[str, Run]:
-    def by(engine: str) -> Run:
-        def run(xs: Tensor, h0: Tensor) -> tuple[Tensor | None, str]:
-            ts = dt * torch.arange(len(xs) + 1, dtype=torch.float64, device="cpu")
-            bounds: dict[str, Any] = {"rtol": TOLERANCE, "atol": TOLERANCE * float(size.min())}
-            with warnings.catch_warnings(), kernels_at_once():
-                warnings.simplefilter("ignore", SolverWarning)  # engines are compared, whatever the tolerance is good for
-                solved = integrate(field, HeldPath(xs, ts), h0, ts, method=method, fused=engine != "steps", **bounds)
-            ran = solved.stats["engine"]
-            return (solved.hs if ran == engine else None), solved.stats.get("engine_why") or f"the engine {ran} ran"
+    def solved(xs: Tensor, h0: Tensor, method: str, tolerance: float, **how: Any) -> Trajectory:
+        ts = dt * torch.arange(len(xs) + 1, dtype=torch.float64, device="cpu")
+        bounds = {"rtol": tolerance, "atol": tolerance * float(size.min())}
+        return integrate(field, HeldPath(xs, ts), h0, ts, method=method, **bounds, **how)
 
-        return run
+    def by(engine: str, xs: Tensor, h0: Tensor) -> Tensor:
+        with warnings.catch_warnings(), kernels_at_once():
+            warnings.simplefilter("ignore", SolverWarning)  # engines are compared, whatever the tolerance is good for
+            states = solved(xs, h0, method, TOLERANCE, fused=engine != "steps")
+        return _if_it_ran(engine, states.hs, states.stats)
 
-    def judge(xs: Tensor, h0: Tensor) -> tuple[Tensor | None, str]:
-        ts, tight = dt * torch.arange(len(xs) + 1, dtype=torch.float64, device="cpu"), TOLERANCE / 100
-        by = partial(
-            integrate, method="torchdiffeq:dopri5", rtol=tight, atol=tight * float(size.min()), max_num_steps=JUDGE_STEPS
-        )
+    def judge(xs: Tensor, h0: Tensor) -> Tensor:
         try:
-            return by(field, HeldPath(xs, ts), h0, ts).hs, ""
+            return solved(xs, h0, "torchdiffeq:dopri5", TOLERANCE / 100, max_num_steps=JUDGE_STEPS).hs
         except (SolverError, ValueError) as error:  # too stiff for it, or it is not installed
-            return None, str(error)
+            raise _DidNotRunError(str(error)) from error
 
-    engines = {name: by(name) for name in ("steps", "compiled", *(["triton"] if takes_triton(size.device) else []))}
-    return engines | {"torchdiffeq": judge}
+    names = ("steps", "compiled", *(["triton"] if takes_triton(size.device) else []))
+    return {name: partial(by, name) for name in names} | {"torchdiffeq": judge}
+
+
+def _if_it_ran(engine: str, states: Tensor, stats: dict[str, Any]) -> Tensor:
+    """Return the states of this engine. Raises: _DidNotRunError if another one ran."""
+    if (ran := stats["engine"]) != engine:
+        raise _DidNotRunError(stats.get("engine_why") or f"the engine {ran} ran")
+    return states
 
 
 def _compared(call: str, field: VectorField, xs: Tensor, h0: Tensor, size: Tensor, engines: dict[str, Run]) -> list[EngineResult]:
-    found: list[EngineResult] = []
+    results: list[EngineResult] = []
     reference: list[Tensor] = []
     for name, run in engines.items():
         try:
@@ -208,28 +212,22 @@ def _compared(call: str, field: VectorField, xs: Tensor, h0: Tensor, size: Tenso
             begun = time.perf_counter()
             mine = _one(field, xs, h0, size, run)
         except _DidNotRunError as error:
-            found.append(EngineResult(call, name, math.nan, math.nan, math.nan, str(error) or "it did not run"))
+            results.append(EngineResult(call, name, math.nan, math.nan, math.nan, str(error)))
             continue
         seconds = time.perf_counter() - begun
         reference = reference or mine
         apart = [_apart(one, other) for one, other in zip(mine, reference, strict=True)]
         largest = float(mine[0].abs().max()) if mine[0].numel() else 0.0
-        found.append(EngineResult(call, name, apart[0], max(apart[1:]), seconds, largest=largest))
-    return found
-
-
-class _DidNotRunError(Exception):
-    """Why an engine is not there."""
+        results.append(EngineResult(call, name, apart[0], max(apart[1:]), seconds, largest=largest))
+    return results
 
 
 def _one(field: VectorField, xs: Tensor, h0: Tensor, size: Tensor, run: Run) -> list[Tensor]:
     """Return states, and gradients to the samples, h0 and all parameters that have one."""
-    given = [tensor.detach().clone().requires_grad_() for tensor in (xs, h0)]
+    leaves = [tensor.detach().clone().requires_grad_() for tensor in (xs, h0)]
     with torch.enable_grad():
-        states, why = run(*given)
-        if states is None:
-            raise _DidNotRunError(why)
-        targets = [*given, *(p for p in field.parameters() if p.requires_grad)]
+        states = run(*leaves)
+        targets = [*leaves, *(p for p in field.parameters() if p.requires_grad)]
         loss = (states / size).sin().sum()
         return [states.detach(), *torch.autograd.grad(loss, targets, allow_unused=True, materialize_grads=True)]
 

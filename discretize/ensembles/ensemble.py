@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, vmap
+from torch.func import functional_call, stack_module_state, vmap
 from torch.nn.utils.rnn import PackedSequence
 
 from ctrnn import checks
@@ -382,9 +382,11 @@ def ensemble(networks: Iterable[nn.Module]) -> Ensemble:
 
 def _stacked(modules: list[nn.Module]) -> dict[int, Tensor]:
     """Stack the tensors of all modules, by the ids of the first module's."""
-    every = [tensors_of(module) for module in modules]
-    of_first = {id(old): name for name, old in every[0].items()}
-    return {key: _like(every[0][name], torch.stack([each[name].detach() for each in every])) for key, name in of_first.items()}
+    # In lists: torch asks for one class of the outermost modules, and a parametrization makes a class for each.
+    lists = [nn.ModuleList([module]) for module in modules]
+    old = dict(itertools.chain(lists[0].named_parameters(), lists[0].named_buffers()))
+    parameters, buffers = stack_module_state(lists)
+    return {id(old[name]): _like(old[name], tensor) for name, tensor in (parameters | buffers).items()}
 
 
 def _like(old: Tensor, new: Tensor) -> Tensor:
