@@ -170,14 +170,14 @@ def _sequences(field: VectorField, step: Step, dt: float, device: torch.device) 
         states, stats = run(HeldProblem(field, step, xs, h0, dt), "always")
         return _if_it_ran(engine, states, stats)
 
-    triton = {"triton": partial(by, "triton", run_triton)} if takes_triton(device) else {}
-    return {"steps": steps, "compiled": partial(by, "compiled", run_written)} | triton
+    engines: dict[str, Run] = {"steps": steps, "compiled": partial(by, "compiled", run_written)}
+    return engines | ({"triton": partial(by, "triton", run_triton)} if takes_triton(device) else {})
 
 
 def _solves(field: VectorField, dt: float, method: str, size: Tensor) -> dict[str, Run]:
     def solved(xs: Tensor, h0: Tensor, method: str, tolerance: float, **how: Any) -> Trajectory:
         ts = dt * torch.arange(len(xs) + 1, dtype=torch.float64, device="cpu")
-        bounds = {"rtol": tolerance, "atol": tolerance * float(size.min())}
+        bounds: dict[str, Any] = {"rtol": tolerance, "atol": tolerance * float(size.min())}
         return integrate(field, HeldPath(xs, ts), h0, ts, method=method, **bounds, **how)
 
     def by(engine: str, xs: Tensor, h0: Tensor) -> Tensor:

@@ -23,7 +23,15 @@ from ctrnn import checks
 from ctrnn.calls import AnsweredInit
 from ctrnn.own_code import HOOKS
 from discretize import compat
-from discretize.ensembles.shared import SharedState, buffers_of, checked_networks, overlap, parameter_names, tensors_of
+from discretize.ensembles.shared import (
+    RANDOM_NUMBERS,
+    SharedState,
+    buffers_of,
+    checked_networks,
+    overlap,
+    parameter_names,
+    tensors_of,
+)
 from discretize.kernels.eligibility import is_plain, networks_mapped, transform_reason
 from discretize.kernels.record.recording import copied_with
 from discretize.kernels.shown import read_of_networks
@@ -50,10 +58,12 @@ class Ensemble(AnsweredInit, nn.Module):
              choose their steps, code that branches on values) they run one after another, and "engine_why" says so.
     Weights: under the names of the modules, after "stacked.", with a first axis of networks. `ensemble[k]` is a plain module with
              a copy of the weights of network k, `separate()` are all of them. Random numbers (dropout) are torch's, drawn for
-             each network by itself; they are not those that a loop over the modules draws. Noise is that of its seed:
+             each network by itself; they are not those that a loop over the modules draws. Networks that draw by Python's or
+             NumPy's global `random` run one after another, as in a loop. Noise is that of its seed:
              with `seed=7` all networks have the same, with keys (networks, batch) and `each="seed"` each its own.
     State:   buffers that a call writes or replaces are each network's own, as in a loop over the networks. All else that modules
-             keep is shared; a call that changes it (`self.last = h`, a counter, a list, a hook's closure) is refused by name.
+             keep is shared; a call that changes it (`self.last = h`, a counter, a list, a hook's closure, an argument's default,
+             a global that their code names) is refused by name.
     Memory:  outputs of 4 MiB and more lie in memory that later calls use again once no tensor reads it; as with tensors of
              `torch.from_numpy`, `resize_` cannot make their storage larger.
     Shape:   as the modules, with (networks, ...) before outputs, weights and the arguments in `each`.
@@ -91,7 +101,10 @@ class Ensemble(AnsweredInit, nn.Module):
                 # Either torch cannot map this code, or the call is wrong, which the first network then says by itself.
                 said = str(error).strip().partition("\n")[0]
                 self._why = f"networks run one after another, for torch cannot do all at once: {said}"
-            self._refuse(shared)
+            if shared.changed == RANDOM_NUMBERS:
+                self._why = "networks run one after another, for each draws by Python's or NumPy's `random`"
+            else:
+                self._refuse(shared)
         if self._why is not None:
             output, buffers = self._one_by_one(call)
         self._keep(buffers)

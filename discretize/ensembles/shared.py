@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import copy
 import itertools
+import random
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import is_dataclass
-from types import FunctionType, TracebackType
+from functools import lru_cache
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType, TracebackType
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
@@ -24,11 +28,14 @@ from ctrnn.storage.comparison import overlap as share_memory
 from discretize.kernels.eligibility import is_plain
 from discretize.kernels.record.attributes import LIBRARIES, PLAIN, Attributes, attributes_of
 
-__all__ = ["SharedState", "buffers_of", "checked_networks", "overlap", "parameter_names", "tensors_of"]
+__all__ = ["RANDOM_NUMBERS", "SharedState", "buffers_of", "checked_networks", "overlap", "parameter_names", "tensors_of"]
 
 LEFT_OUT = (frozenset(vars(nn.Module())) - {"training"}) | NOTES | {"dt_given"}  # torch's, and what a module notes of its calls
 TABLES = ("_parameters", "_buffers", "_modules", *HOOKS)
+RANDOM_NUMBERS = "Python's and NumPy's random numbers"
+DRAWN = "", RANDOM_NUMBERS
 SIMPLE = frozenset({*PLAIN, bool})
+WRAPPED = ("fget", "__func__", "func")  # by properties, static methods and partial functions
 
 
 def tensors_of(module: nn.Module) -> dict[str, Tensor]:
@@ -187,8 +194,8 @@ def _same(mine: object, other: object, module: nn.Module, first: nn.Module) -> b
 class SharedState:
     """Compares what networks share before a call, in a `with`, and after it; what a call has put in its place is undone.
 
-    writes: whether a call that ends well may have written into parameters; changed: the name of what the call changed, None if
-    nothing; lasting: whether it could not be undone.
+    writes: whether a call that ends well may have written into parameters, and what it draws of `RANDOM_NUMBERS` is compared;
+    changed: the name of what the call changed, None if nothing; lasting: whether it could not be undone.
     """
 
     module: nn.Module
@@ -203,7 +210,7 @@ class SharedState:
 
     def __enter__(self) -> SharedState:
         self.held: list[Attributes] = list[Attributes]()  # so that no id is another's
-        self.before: dict[tuple[str, str], Any] = _snapshot(self.module, self.held)
+        self.before: dict[tuple[str, str], Any] = self._snapshot()
         self.versions: dict[str, int | None] = _versions(self.module)
         self.parts: list[tuple[nn.Module, dict[str, Any], dict[str, dict[Any, Any]]]] = [
             (part, {**vars(part)}, {key: {**vars(part)[key]} for key in TABLES}) for part in self.module.modules()
@@ -218,8 +225,14 @@ class SharedState:
         left = left or (self._written() if error or not self.writes else None)
         self.changed, self.lasting = found or left, left is not None
 
+    def _snapshot(self) -> dict[tuple[str, str], Any]:
+        snapshot = _snapshot(self.module, self.held)
+        if not self.writes:
+            snapshot.pop(DRAWN, None)
+        return snapshot
+
     def _difference(self) -> str | None:
-        now = _snapshot(self.module, self.held)
+        now = self._snapshot()
         every = {**self.before, **now}
         return next((".".join(filter(None, name)) for name in every if self.before.get(name, now) != now.get(name, now)), None)
 
@@ -234,6 +247,8 @@ class SharedState:
             for key, table in tables.items():
                 vars(part)[key].clear()
                 vars(part)[key].update(table)
+        if DRAWN in self.before:
+            self.before[DRAWN].restore()
 
 
 def _snapshot(module: nn.Module, held: list[Attributes]) -> dict[tuple[str, str], Any]:
@@ -244,17 +259,87 @@ def _snapshot(module: nn.Module, held: list[Attributes]) -> dict[tuple[str, str]
         found[name, "__class__"] = type(part)
         found |= {(name, key): id(each) for table in (part._parameters, part._modules) for key, each in table.items()}
     classes = {each: None for kind in dict.fromkeys(map(type, parts.values())) for each in kind.__mro__}
-    own = [each for each in classes if each.__module__.partition(".")[0] not in LIBRARIES]
-    of_classes = (
-        (kind.__name__, key, value)
-        for kind in own
-        for key, value in vars(kind).items()
-        if not (key.startswith("__") or isinstance(value, FunctionType))
-    )
+    own = [each for each in classes if _is_own(each)]
+    attributes, of_classes = [*_attributes(module)], [(kind, *item) for kind in own for item in vars(kind).items()]
+    functions = [function for *_, value in (*attributes, *of_classes) if (function := _function(value))]
     names = {id(part): name for name, part in parts.items()}
-    for name, key, value in itertools.chain(_attributes(module), of_classes):
-        found[name, key] = _copied(value) or _compared(value, names, held)
+    for name, key, value in itertools.chain(attributes, _beside_code(of_classes), _globals_read(functions)):
+        found[name, key] = value if isinstance(value, _RandomNumbers) else _copied(value) or _compared(value, names, held)
     return found
+
+
+def _is_own(code: Any) -> bool:
+    return code.__module__ is not None and code.__module__.partition(".")[0] not in LIBRARIES
+
+
+def _beside_code(of_classes: Iterable[tuple[type, str, Any]]) -> Iterator[tuple[str, str, Any]]:
+    """Yield what classes keep: of methods the defaults, attributes and closures."""
+    for kind, key, value in of_classes:
+        if function := _function(value):
+            kept: list[Any] = [each for each in (function.__defaults__, function.__kwdefaults__, vars(function)) if each]
+            kept += [each for each in _closure(function) if not isinstance(each, type)]
+            yield kind.__name__, key, kept
+        elif not key.startswith("__"):
+            yield kind.__name__, key, value
+
+
+def _globals_read(functions: list[FunctionType]) -> Iterator[tuple[str, str, Any]]:
+    """Yield what these functions, and those that they name, read of their modules: (module, name, value)."""
+    codes: set[CodeType] = set()
+    while functions:
+        function = functions.pop()
+        if function.__code__ in codes or not _is_own(function):
+            continue
+        codes.add(function.__code__)
+        functions += filter(None, map(_function, _closure(function)))
+        for name in _names_in(function.__code__):
+            value = function.__globals__.get(name)
+            if name == "random" or isinstance(getattr(value, "__self__", None), random.Random | np.random.RandomState):
+                yield *DRAWN, _RandomNumbers()
+            elif isinstance(value, FunctionType):
+                functions.append(value)
+            elif not isinstance(value, type | BuiltinFunctionType | ModuleType | None):
+                yield function.__module__, name, value
+
+
+class _RandomNumbers:
+    """Compares the states of Python's and NumPy's global random numbers, and restores them."""
+
+    def __init__(self) -> None:
+        self.python, self.numpy = random.getstate(), np.random.get_state()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _RandomNumbers) and self._words() == other._words()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def _words(self) -> tuple[Any, ...]:
+        return self.python, *((each.tolist() if isinstance(each, np.ndarray) else each) for each in self.numpy)
+
+    def restore(self) -> None:
+        random.setstate(self.python)
+        np.random.set_state(self.numpy)
+
+
+@lru_cache(1000)
+def _names_in(code: CodeType) -> tuple[str, ...]:
+    """Return the names that code reads, and the code within it: of globals, and of attributes."""
+    within = (each for each in code.co_consts if isinstance(each, CodeType))
+    return tuple(dict.fromkeys(itertools.chain(code.co_names, *map(_names_in, within))))
+
+
+def _closure(function: FunctionType) -> list[object]:
+    contents: list[object] = []
+    for cell in function.__closure__ or ():
+        with suppress(ValueError):  # of one that is empty
+            contents.append(cell.cell_contents)
+    return contents
+
+
+def _function(value: object) -> FunctionType | None:
+    """Return the function that a class keeps so, perhaps as a property or a static method."""
+    kept = next((getattr(value, key) for key in WRAPPED if hasattr(type(value), key)), value)
+    return kept if isinstance(kept, FunctionType) else None
 
 
 def _compared(value: object, names: dict[int, str], held: list[Attributes]) -> Any:

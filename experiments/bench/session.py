@@ -3,7 +3,7 @@ r"""What all parts of a comparison share: peers, device, rounds, engines, a line
     ratio = median over rounds of (seconds of the candidate / seconds of the reference in the same round)
 
 In a round every candidate runs once, in an order drawn anew. A machine that slows down for a while slows down a whole round, and
-leaves the ratios within it alone.
+leaves the ratios within it alone. asv and pytest-benchmark time one function after another, all rounds of it: no ratios.
 
     compiled   DiscreteRNN(..., fused="always"), integrate(...)      where there is a compiler; on a GPU, Triton
     steps      fused=False, or CTRNN_FUSED=0                         every field and step, any of torch's transforms

@@ -1,6 +1,8 @@
 """What a network keeps of its own calls, in an ensemble as in a loop over the networks, or refused by name."""
 
 import copy
+import random
+import re
 import threading
 
 import numpy as np
@@ -305,6 +307,21 @@ def counts_in_the_class(module, x):
     type(module).calls = getattr(type(module), "calls", 0) + 1
 
 
+COUNTED = {"calls": 0}
+
+
+def counts_in_a_global(module, x):
+    _count_in_a_global()
+
+
+def _count_in_a_global():
+    COUNTED["calls"] += 1
+
+
+def remembers(module, x, calls=[]):  # noqa: B006
+    calls.append(len(calls))
+
+
 STATE = {
     "a tensor": (lambda: None, replaces, "kept"),
     "a list": (list, appends, "kept"),
@@ -319,6 +336,8 @@ STATE = {
     "the mode": (lambda: None, turns, "linear.training"),
     "a part": (lambda: None, grows, "linear.more"),
     "a class": (lambda: None, counts_in_the_class, "Keeps.calls"),
+    "a global": (lambda: None, counts_in_a_global, re.escape(f"{__name__}.COUNTED")),
+    "a default": (lambda: None, remembers, "at_each_call"),
 }
 
 
@@ -334,6 +353,44 @@ def test_state_in_plain_attributes_is_refused_by_name(name, alone):
     many.stacked.at_each_call = lambda module, x: None
     if name == "a tensor":  # undone
         many(x)
+
+
+def test_state_in_the_default_of_a_method_is_refused_by_name():
+    class Remembers(nn.Linear):
+        def forward(self, x, calls=[]):  # noqa: B006
+            calls.append(len(calls))
+            return super().forward(x) * len(calls)
+
+    with pytest.raises(ValueError, match=r"changes `Remembers\.forward`"):
+        ensemble([Remembers(3, 3) for _ in range(2)])(torch.randn(5, 3))
+
+
+def draws_by_python():
+    return random.random()
+
+
+def draws_by_numpy():
+    return np.random.rand()
+
+
+@pytest.mark.parametrize("draw", [draws_by_python, draws_by_numpy])
+@pytest.mark.parametrize("reads", [False, True])
+def test_networks_that_draw_global_random_numbers_are_a_loop(draw, reads):
+    class Scaled(nn.Linear):
+        def forward(self, x):
+            scale = draw()
+            float(x.sum() + self.weight.detach().sum()) if reads else None  # where torch stops, after the draw
+            return super().forward(x) * scale
+
+    networks, x = [Scaled(3, 3) for _ in range(3)], torch.randn(5, 3)
+    many = ensemble(networks)
+    for _ in range(2):
+        states = random.getstate(), np.random.get_state()
+        outputs = many(x)
+        random.setstate(states[0])
+        np.random.set_state(states[1])
+        assert_close(outputs, torch.stack([one(x) for one in networks]), **ROUNDING)
+        assert "one after another" in many.stats["engine_why"]
 
 
 def views():
