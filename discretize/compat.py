@@ -76,6 +76,9 @@ RECORDING = {
 PRIVATE = {
     **CHECKS,
     **RECORDING,
+    "TensorGuards": ("torch._C._dynamo.guards.TensorGuards", "tells whether tensors look as they did, in the same modes"),
+    "GlobalStateGuard": ("torch._C._dynamo.guards.GlobalStateGuard", "tells whether torch's settings are as they were"),
+    "dict_version": ("torch._C._dynamo.guards.dict_version", "tells whether a dict was written into"),
     "tree_leaves": ("torch.utils._pytree.tree_leaves", "takes tensors out of what code returns"),
     "tree_map_only": ("torch.utils._pytree.tree_map_only", "does something with each tensor of an optimizer's state"),
     "tree_map": ("torch.utils._pytree.tree_map", "does the same with each tensor of what code returns"),

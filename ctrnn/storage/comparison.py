@@ -25,7 +25,7 @@ from ctrnn.own_code import HOOKS
 __all__ = ["NOTES", "difference", "named_tensors", "overlap"]
 
 TABLES = frozenset(vars(nn.Module())) - {"training", *HOOKS}
-NOTES = {"_batch_before", "_plan", "_unplanned", "_why", "crossed", "stats", "watch"}  # of calls, in our modules
+NOTES = {"_batch_before", "_plan", "_repeats", "_unplanned", "_why", "crossed", "stats", "watch"}  # of calls, in our modules
 NOT_KEPT = {ParametrizationList: {"unsafe"}, nn.RNNBase: {"_flat_weight_refs"}}  # how it was registered; references for torch
 ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 MOST_SHOWN = 80  # characters of a value

@@ -12,12 +12,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from ctrnn.own_code import HOOKS
 from discretize.kernels.eligibility import Fused, is_ordinary
 from discretize.kernels.plan import ModulePlan, input_key, start_of
+from discretize.kernels.repeated import keep_call
 from discretize.kernels.shown import Shown
 from discretize.kernels.torchs_own import joined
 
@@ -25,12 +26,12 @@ __all__ = ["run_jointly"]
 
 
 def run_jointly(
-    modules: Sequence[Any], directions: int, x: Tensor | PackedSequence, h_0: object, dropout: float = 0.0
+    owner: nn.Module, modules: Sequence[Any], directions: int, x: Tensor | PackedSequence, h_0: object, dropout: float = 0.0
 ) -> Shown | None:
     r"""What is read of a call of sequence modules that read one another's outputs; None where one of them is not run by torch's
     own function, and where their steps are to be looked at.
 
-    Args:    modules: in torch's order, as many `directions` in each layer; dropout: between layers.
+    Args:    owner: whose call it is; modules: in torch's order, as many `directions` in each layer; dropout: between layers.
     Shape:   x (time, batch, input) or packed -> output (time, batch, directions * hidden), or the values of one that is packed.
     """
     found, sizes, order, back = x if isinstance(x, PackedSequence) else (x, None, None, None)
@@ -62,6 +63,8 @@ def run_jointly(
     for module, plan, why in zip(modules, plans, whys, strict=True):
         module.watch.calls += 1
         module.stats = plan.told(samples, batch, lengths, why)
+    if sizes is None and h_0 is None and not dropout and not owner.batch_first:
+        keep_call(owner, modules, plans, run, found, h0)
     return shown
 
 

@@ -8,7 +8,17 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 
-__all__ = ["PRICE", "KernelReady", "Stopwatch", "Waiting", "builds_at_once", "kernels_at_once", "may_build", "without_building"]
+__all__ = [
+    "PRICE",
+    "KernelReady",
+    "Stopwatch",
+    "Waiting",
+    "builds_at_once",
+    "builds_later",
+    "kernels_at_once",
+    "may_build",
+    "without_building",
+]
 
 PRICE = 4.0  # seconds that a kernel takes to build
 
@@ -50,6 +60,11 @@ def kernels_at_once() -> AbstractContextManager[None]:
 
 def builds_at_once() -> bool:
     return _at_once.get()
+
+
+def builds_later() -> bool:
+    """Whether nothing is set otherwise: kernels may be built, once they pay."""
+    return _may_build.get() and not _at_once.get()
 
 
 @contextmanager

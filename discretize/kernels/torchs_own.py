@@ -100,12 +100,12 @@ class TorchRun(NamedTuple):
         return self.begun(xs, self.starts(h0), dropout)
 
     def begun(self, xs: Tensor, starts: Any, dropout: float = 0.0) -> Shown:
-        output, *ends = self.function(xs, starts, *self._settings(dropout), False)
+        output, *ends = self.function(xs, starts, *self.settings(dropout), False)
         return Shown(output, self._joined(ends))
 
     def packed(self, data: Tensor, batch_sizes: Tensor, h0: Tensor, dropout: float = 0.0) -> Shown:
         """As for samples that are packed, the longest sequence first."""
-        output, *ends = self.function(data, batch_sizes, self.starts(h0), *self._settings(dropout))
+        output, *ends = self.function(data, batch_sizes, self.starts(h0), *self.settings(dropout))
         return Shown(output, self._joined(ends))
 
     def padded(self, xs: Tensor, h0: Tensor, lengths: Tensor) -> Shown:
@@ -122,7 +122,12 @@ class TorchRun(NamedTuple):
     def _joined(self, ends: list[Tensor]) -> Tensor:
         return torch.cat(ends, -1) if self.pair else ends[0]
 
-    def _settings(self, dropout: float) -> tuple[Any, ...]:
+    @property
+    def reorders(self) -> bool:
+        """Whether torch's weights are joined of several, or have other signs."""
+        return any(len(part) > 1 for weights in self.weights for part in weights.parts)
+
+    def settings(self, dropout: float) -> tuple[Any, ...]:
         has_bias = any(weights.has_bias for weights in self.weights)
         joined = [weight for weights in self.weights for weight in weights.joined(has_bias)]
         trains = torch.is_grad_enabled() or dropout > 0  # else oneDNN keeps nothing for a backward pass

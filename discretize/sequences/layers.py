@@ -216,7 +216,7 @@ class Layers(SequenceModule):
             return None
         from discretize.kernels.jointly import run_jointly  # noqa: PLC0415 - loads kernels
 
-        return run_jointly(modules, 1 + self.bidirectional, x, h_0, self.dropout if self.training else 0.0)
+        return run_jointly(self, modules, 1 + self.bidirectional, x, h_0, self.dropout if self.training else 0.0)
 
     def _run(self, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> tuple[Tensor, Tensor]:
         xs, address = xs.split([self.input_size, xs.shape[-1] - self.input_size], -1)

@@ -38,6 +38,7 @@ from discretize.units import look_at_intervals, look_at_lengths
 
 if TYPE_CHECKING:
     from discretize.kernels.plan import ModulePlan
+    from discretize.kernels.repeated import Repeated
 
 __all__ = ["FieldModule", "Lengths", "SequenceModule", "Sequences", "Start", "check_no_lengths"]
 
@@ -59,10 +60,16 @@ class SequenceModule(AnsweredInit, Clocked, nn.Module, ABC):
     noisy = False  # whether a call draws noise, and xs has columns of its address
     _batch_before = 0  # how many sequences the last call had
     reads_past = False  # whether a field has delays, and goes on from more than a state
+    _repeats: dict[Any, Repeated | None] | None = (
+        None  # calls from zero, time first, by shapes and whether gradients are recorded
+    )
 
     def __init__(self, hold: str, open_interval: float | None, batch_first: bool) -> None:
         super().__init__()
         self.hold, self.batch_first = Hold(hold, open_interval), checks.is_flag("batch_first", batch_first)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in ("_plan", "_repeats")}
 
     @overload
     def forward(
@@ -98,11 +105,26 @@ class SequenceModule(AnsweredInit, Clocked, nn.Module, ABC):
     ) -> tuple[Tensor | PackedSequence, Tensor]:
         if isinstance(x, Sequences):
             return self._run(*x)
+        if ts is None and lengths is None and reset is None and seed is None:
+            if h_0 is None and self._repeats and type(x) is Tensor and not torch.compiler.is_dynamo_compiling():
+                repeated = self._repeats.get((x.shape, torch.is_grad_enabled()))
+                if repeated is not None and (shown := repeated(self, x)) is not None:
+                    return shown
+            if not torch.compiler.is_compiling() and (ran := self._as_planned(x, h_0)):
+                return ran
+        return self._run_anew(x, h_0, ts, lengths, reset, seed)
+
+    def _run_anew(
+        self,
+        x: Tensor | PackedSequence,
+        h_0: Start,
+        ts: Tensor | None,
+        lengths: Lengths,
+        reset: Tensor | None,
+        seed: Seed | BrownianPath,
+    ) -> tuple[Tensor | PackedSequence, Tensor]:
         check_not_traced()
-        alone = ts is None and lengths is None and reset is None and seed is None
-        if alone and not torch.compiler.is_compiling() and (ran := self._as_planned(x, h_0)):
-            return ran
-        plain = alone and isinstance(x, Tensor)
+        plain = isinstance(x, Tensor) and ts is None and lengths is None and reset is None and seed is None
         if compat.is_exporting():
             if not (plain or (isinstance(seed, Tensor) and (ts, lengths, reset) == (None, None, None))):
                 raise ValueError(
@@ -374,15 +396,12 @@ class FieldModule(SequenceModule):
     def _live_traits(self) -> dict[Trait, str]:
         return {"delays": type(self.field).__name__} if self.reads_past else {}
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_plan"}
-
     def _packed_by_plan(self, x: PackedSequence, h_0: Start) -> Shown | None:
         if self._plan is None or self._plan.torchs is None:
             return None
         from discretize.kernels.jointly import run_jointly  # noqa: PLC0415 - loads kernels
 
-        return run_jointly([self], 1, x, h_0)
+        return run_jointly(self, [self], 1, x, h_0)
 
     def _by_plan(self, xs: Tensor, h_0: Start) -> tuple[Tensor, Tensor] | None:
         if self._plan is None or torch.compiler.is_compiling():

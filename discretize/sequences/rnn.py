@@ -95,10 +95,11 @@ class DiscreteRNN(FieldModule):
         open_interval: float | None = None,
     ) -> None:
         super().__init__(field, hold, open_interval, batch_first, dt)
-        self.watch: OvershootWatch = OvershootWatch(allow_overshoot)
+        watch = OvershootWatch(allow_overshoot)
         self.step = checked_step(step)
         check_noise(field, self.step)
         self.substeps, self.fused = checks.positive_size("substeps", substeps), is_fused("fused", fused)
+        self.watch: OvershootWatch = watch  # behind the settings, as all notes of calls are
         self.stats: dict[str, Any] = {}
 
     @property
@@ -172,6 +173,10 @@ class DiscreteRNN(FieldModule):
             due = self.watch.looks(self.stats["method"], plan.field, length, h0)
             if not due and math.isfinite(found.state.detach().sum().item()):
                 self.watch.calls += 1
+                if h0 is plan.zeros and not self.batch_first:
+                    from discretize.kernels.repeated import keep_call  # noqa: PLC0415 - loads kernels
+
+                    keep_call(self, [self], [plan], plan.torchs, xs, h0[None])
                 return found
         last = found.state[0] if isinstance(found, Shown) else found[-1]
         if every := self.watch.counted(self.stats["method"], plan.field, length, last, len(xs)):

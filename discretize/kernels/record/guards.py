@@ -4,20 +4,26 @@ r"""Check quickly whether everything that code may read is as it was when it was
     tensors       the same shapes, strides, dtypes, devices and requires_grad; of constants, the same numbers
     all else      looked through again: arrays, sets, objects with a way of their own to be copied
 
-What is not the same object may still be equal: where the check fails, one looks through everything again.
+What is not the same object may still be equal: where the check fails, one looks through everything again. Where dicts hold all
+of it, their versions, which Python counts and torch reads, tell sooner that nothing was written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import gc
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, ValuesView
+from functools import cache
 from itertools import chain
 from operator import is_, itemgetter
+from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch import Tensor
 
-__all__ = ["Guards", "is_plain", "layout"]
+from discretize import compat
+
+__all__ = ["Guards", "Unwritten", "counts_writes", "is_plain", "layout"]
 
 COPYING = ("__reduce__", "__reduce_ex__", "__getstate__", "__getnewargs__", "__getnewargs_ex__", "__getattribute__")
 WRITTEN_IN_PYTHON = 1 << 9  # or at least in memory of its own: Py_TPFLAGS_HEAPTYPE
@@ -108,6 +114,62 @@ class Guards:
             )
         except Exception:  # what is read there is the user's
             return False
+
+    def dicts(self) -> list[dict[Any, Any]] | None:
+        """The dicts that hold all of what is compared, but for what `Unwritten` asks of objects; None where others hold some."""
+        views = [view for view in self._views if not isinstance(view, ValuesView)]
+        given = [*views, *(given for given, _ in self._lookups.values())]
+        # The order of an OrderedDict is in no version.
+        if self._readers or not all(type(each) in (dict, MappingProxyType) or each == {} for each in given):
+            return None
+        return [each if isinstance(each, dict) else gc.get_referents(each)[0] for each in given]  # a class's is behind a view
+
+
+class Unwritten:
+    """Tells that nothing was written into dicts, and that objects have the same dicts and classes. Most dicts are empty, as those
+    of hooks are, and are quicker asked whether they are."""
+
+    def __init__(self, guards: Sequence[tuple[object, Guards]], dicts: Iterable[dict[Any, Any]]) -> None:
+        """guards: with their owners, which are kept alive."""
+        given, objects = [*{id(each): each for each in dicts}.values()], [owner for owner, _ in guards]
+        self._version: Callable[[Any], int] = compat.dict_version
+        self._empty, self._filled = tuple(each for each in given if not each), [each for each in given if each]
+        self._versions = [*map(self._version, self._filled)]
+        self._with_dict = [*objects, *chain.from_iterable(each._with_dict for _, each in guards)]
+        self._objects = [*objects, *chain.from_iterable(each._objects for _, each in guards)]
+        self._reads = [*chain.from_iterable(each._reads for _, each in guards)]
+        self._same = [*self._now()]
+
+    def _now(self) -> Iterator[object]:
+        return chain(map(type, self._objects), map(vars, self._with_dict), [get(of) for get, of in self._reads])
+
+    def hold(self) -> bool:
+        return (
+            not any(self._empty)
+            and [*map(self._version, self._filled)] == self._versions
+            and all(map(is_, self._now(), self._same))
+        )
+
+
+@cache
+def counts_writes() -> bool:
+    """Whether Python counts writes into dicts, those of classes too, and torch reads the number."""
+    if compat.missing(["dict_version"]):
+        return False
+    kind = type("Kind", (), {"a": 1})
+    found, own = {"a": 1, "b": 1}, gc.get_referents(vars(kind))[0]
+
+    def versions() -> tuple[int, int]:
+        return compat.dict_version(found), compat.dict_version(own)
+
+    seen = [versions(), versions()]
+    for value in (2, 1):  # of which the second is what was there
+        found["a"], kind.a = value, value  # type: ignore[attr-defined]
+        seen.append(versions())
+    del found["b"]
+    kind.b = 1  # type: ignore[attr-defined]
+    seen.append(versions())
+    return seen[0] == seen[1] and all(len({*each}) == len(seen) - 1 for each in zip(*seen, strict=True))
 
 
 def _getter(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:

@@ -4,18 +4,20 @@ import copy
 import math
 import threading
 from collections import OrderedDict
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from functools import partial
 
 import pytest
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import forward_ad
 from torch.func import jvp, vmap
 from torch.nn.utils import parametrize, prune
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 from torch.overrides import TorchFunctionMode
 from torch.testing import assert_close
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import ctrnn
 from discretize import DiscreteRNN, Euler, ExponentialEuler, Layers, Monitor, layers_from_torch
@@ -88,7 +90,8 @@ def planned(monkeypatch, make, *given):
     for part in module.modules():
         if isinstance(part, DiscreteRNN):
             part.watch.allowed = True
-    module(*given)
+    for _ in range(3):  # by steps of one layer after another, by plans, and kept
+        module(*given)
     assert runs_by_plan(monkeypatch, module, *given)
     return module
 
@@ -129,9 +132,10 @@ def test_stats_of_planned_calls_are_those_of_others(monkeypatch):
             module(given)
             for planned in (True, False):
                 if not planned:
+                    module._repeats = None
                     for part in module.modules():
                         if isinstance(part, DiscreteRNN):
-                            part._plan = None
+                            part._plan = part._repeats = None
                 module(given)
                 told.append([part.stats | {"engine_why": None} for part in module.modules() if isinstance(part, DiscreteRNN)])
             assert told[0] == told[1]
@@ -297,6 +301,116 @@ def test_what_has_changed_is_seen(monkeypatch, change, make):
     assert module(X)[0].requires_grad == by_steps(module, X)[0].requires_grad
 
 
+def runs_at_once(monkeypatch, module, *given):
+    """Whether a call repeats one that was kept: no plan is asked."""
+    with monkeypatch.context() as patch:
+        for name in ("_as_planned", "_run_anew"):
+            patch.setattr(SequenceModule, name, lambda *_: (None, torch.zeros(1, 1, 2)))
+        return module(*given)[0] is not None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
+@pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad, torch.inference_mode])
+def test_calls_with_samples_of_one_shape_are_repeated_at_once(monkeypatch, mode, make, kind):
+    module = make(kind)
+    expected = by_steps(module, X)
+    with mode():
+        for _ in range(4):
+            module(X)
+        assert runs_at_once(monkeypatch, module, X)
+        assert_close(flat(module(X)), flat(expected), rtol=0, atol=1e-12)
+    assert not runs_at_once(monkeypatch, module, OTHER)
+    assert not runs_at_once(monkeypatch, copy.deepcopy(module), X)
+
+
+class DispatchMode(TorchDispatchMode):
+    def __torch_dispatch__(self, function, types, given=(), named=None):
+        return function(*given, **(named or {}))
+
+
+class Looking(TorchFunctionMode):
+    def __torch_function__(self, function, types, given=(), named=None):
+        return function(*given, **(named or {}))
+
+
+@contextmanager
+def global_hook():
+    handle = nn.modules.module.register_module_forward_hook(lambda *_: None)
+    yield
+    handle.remove()
+
+
+@contextmanager
+def other_dtype():
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float16)
+    yield
+    torch.set_default_dtype(before)
+
+
+@contextmanager
+def deterministic():
+    torch.use_deterministic_algorithms(True)
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+def hook_in_the_table(module):
+    part_of(module)._forward_hooks[0] = lambda *_: None
+
+
+def another_dict(module):
+    part_of(module).__dict__ = vars(part_of(module)) | {"forward": None}
+
+
+def buffer_for_a_parameter(module):
+    weight = part_of(module)._parameters.pop("weight_h")
+    part_of(module).register_buffer("weight_h", weight.detach())
+
+
+def own_attribute(module):
+    vars(rnns(module)[-1])["forward"] = rnns(module)[-1].forward
+
+
+@pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
+@pytest.mark.parametrize("change", [*CHANGES, hook_in_the_table, another_dict, buffer_for_a_parameter, own_attribute])
+def test_what_has_changed_is_not_repeated(monkeypatch, change, make):
+    module = planned(monkeypatch, make, X)
+    assert runs_at_once(monkeypatch, module, X)
+    change(module)
+    assert runs_at_once(monkeypatch, module, X) == (change in (write_data, write_by_numpy, replace_data, loaded))
+
+
+@pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
+@pytest.mark.parametrize(
+    "mode",
+    [
+        *(
+            FakeTensorMode,
+            forward_ad.dual_level,
+            torch.inference_mode,
+            torch.no_grad,
+            price.kernels_at_once,
+            price.without_building,
+        ),
+        *(DispatchMode, Looking, partial(torch.autocast, "cpu", torch.bfloat16), global_hook, other_dtype, deterministic),
+    ],
+)
+def test_what_is_around_a_call_is_seen(monkeypatch, mode, make):
+    module = planned(monkeypatch, make, X)
+    assert runs_at_once(monkeypatch, module, X)
+    with mode():
+        assert not runs_at_once(monkeypatch, module, X)
+
+
+def test_an_object_with_the_attributes_of_another_repeats_none_of_its_calls(monkeypatch):
+    module, other = planned(monkeypatch, one, X), one()
+    vars(other).update(vars(module) | {"_modules": dict(vars(other)["_modules"])})
+    other.field.requires_grad_(False).candidate.reset.weight_h.mul_(2.0)
+    assert_close(flat(other(X)), flat(by_steps(other, X)), rtol=0, atol=1e-12)
+
+
 def test_a_method_that_is_exchanged_in_a_class_is_seen(monkeypatch):
     module = planned(monkeypatch, one, X)
     monkeypatch.setattr(type(module.field.candidate), "flow", lambda self, projected, h: 0.1 * h)
@@ -344,8 +458,9 @@ def test_hooks_run_or_are_refused(monkeypatch, place):
     module(X)
     seen_of_plain = len(seen)
     seen.clear()
+    module._repeats = None
     for part in rnns(module):
-        part._plan = None
+        part._plan = part._repeats = None
     module(X)
     handle.remove()
     assert len(seen) == seen_of_plain
@@ -480,7 +595,7 @@ def test_steps_that_overshoot_are_warned_of_after_planned_calls_too(monkeypatch)
     (record,) = monitor.records.values()
     assert record.counts.sum() == X.shape[0] * X.shape[1] * 5
     layers = planned(monkeypatch, stacked, X)
-    for _ in range(48):
+    for _ in range(46):
         layers(X)
     assert {part.watch.calls for part in rnns(layers)} == {50}
     assert not runs_by_plan(monkeypatch, layers, X)  # the 51st call is looked at
