@@ -139,12 +139,15 @@ class Ensemble(AnsweredInit, nn.Module):
         plan = plan.like(xs)
         if plan is None or not (plan.is_of(rnn) and plan.takes(plan.field, xs) and math.isfinite(xs.detach().sum().item())):
             return None
-        h0 = xs.new_zeros(len(self), xs.shape[-2], plan.field.state_size)
-        if (found := plan.run(xs, h0)) is None:
-            return None
-        states, rnn.stats = found
+        if looped := plan.looped(xs):
+            (output, ends), rnn.stats = looped
+        else:
+            h0 = xs.new_zeros(len(self), xs.shape[-2], plan.field.state_size)
+            if (found := plan.run(xs, h0)) is None:
+                return None
+            states, rnn.stats = found
+            output, ends = read_of_networks(states, plan.field.hidden_size)
         rnn.watch.calls += 1
-        output, ends = read_of_networks(states, plan.field.hidden_size)
         return output.transpose(1, 2) if rnn.batch_first else output, ends
 
     def __getstate__(self) -> dict[str, Any]:

@@ -36,7 +36,7 @@ from discretize.kernels.registry import KnownKernel
 from discretize.kernels.sequences import kernel_of_networks, known_kernel, looked_at, states_of
 from discretize.kernels.shown import Shown
 from discretize.kernels.solved import Solved, SolveRequest
-from discretize.kernels.torchs_own import TorchRun, quicker_reason, torchs_run
+from discretize.kernels.torchs_own import TorchRun, is_lstm_of_networks, loop_reason, quicker_reason, run_networks, torchs_run
 from discretize.solvers.detached import Found
 from discretize.solvers.tableaus import EmbeddedMethod
 from discretize.steps.along import HeldProblem
@@ -104,6 +104,7 @@ class ModulePlan(Plan):
     `before`: of samples of another kind, as those with a gradient, which other calls may have again."""
 
     before: ModulePlan | None = None
+    loops = False  # whether torch's function can run networks one after another
     starts: tuple[Tensor, Any] | None = None  # zeros, and how torch's function reads them
 
     def after(self, before: ModulePlan | None) -> ModulePlan:
@@ -174,6 +175,13 @@ class ModulePlan(Plan):
             return None
         return uses.waiting() if isinstance(why, Waiting) else why
 
+    def looped(self, xs: Tensor) -> tuple[tuple[Tensor, Tensor], dict[str, Any]] | None:
+        """What is visible of an ensemble's networks and their last states, by torch's function, where that runs one after another
+        sooner; and what `stats` tells."""
+        learning, sizes = torch.is_grad_enabled() and (self.learns or xs.requires_grad), xs.shape[-3:-1]
+        why = loop_reason(self.field, self.fused, *sizes, learning) if self.loops else None
+        return None if why is None else (run_networks(self.field, xs), self.told(*sizes, None, why))
+
     def took(self, began: float, why: str | None) -> None:
         """Count the seconds of a call that torch has run for such a reason, where they pay for a kernel."""
         if isinstance(why, Waiting):
@@ -235,7 +243,11 @@ def plan_of_networks(module: nn.Module, problem: HeldProblem, fused: Fused, stat
     if not _is_ours(module) or not is_ordinary(xs.device, fused) or noise_channels(field):
         return None
     found = kernel_of_networks(problem)
-    return None if found is None else ModulePlan(module, found, problem, fused, stats)
+    if found is None:
+        return None
+    plan = ModulePlan(module, found, problem, fused, stats)
+    plan.loops = is_lstm_of_networks(field, plan.step, plan.dt, plan.substeps, len(problem.h0))
+    return plan
 
 
 def _is_ours(module: nn.Module) -> bool:

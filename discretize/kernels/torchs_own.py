@@ -30,7 +30,17 @@ from discretize.steps.along import HeldProblem
 from discretize.steps.euler import Euler
 from discretize.steps.step import Step, key_of
 
-__all__ = ["TorchRun", "joined", "learns", "quicker_reason", "run_torchs_own", "torchs_run"]
+__all__ = [
+    "TorchRun",
+    "is_lstm_of_networks",
+    "joined",
+    "learns",
+    "loop_reason",
+    "quicker_reason",
+    "run_networks",
+    "run_torchs_own",
+    "torchs_run",
+]
 
 EULER = key_of(Euler())
 
@@ -48,6 +58,8 @@ class LSTMSizes(NamedTuple):
 # are faster. In other dtypes, and of plain and GRU fields, kernels were faster at all sizes (docs/speed.md has the table).
 FASTER = {False: LSTMSizes(32, 2_500_000), True: LSTMSizes(1, 250_000)}
 WIDE, MANY = 512, 64
+# Units from which torch.lstm, network after network, was faster than one kernel for an ensemble, and without gradients only.
+UNITS_OF_NETWORKS = 128
 
 
 def run_torchs_own(problem: HeldProblem, fused: Fused, reads: Reads | None) -> Tensor | Shown | None:
@@ -77,6 +89,41 @@ def quicker_reason(field: VectorField, fused: Fused, time: int, batch: int, lear
         return None
     how = "with gradients" if learning else "without gradients"
     return f"an LSTM's kernel is slower at this size, {how} (docs/speed.md)"
+
+
+def is_lstm_of_networks(field: VectorField, step: Step, dt: float, substeps: int, networks: int) -> bool:
+    """Whether an ensemble's steps are those of torch.lstm with each network's weights, which are stacked in the field."""
+    if key_of(step) != EULER or substeps != 1 or dt != 1.0 or torch_kind(field) is not nn.LSTMCell:
+        return False
+    assert isinstance(field, LSTMField)
+    gates, rows = field.gates, 4 * field.hidden_size
+    sizes = [(networks, rows, field.input_size), (networks, rows, field.hidden_size), (networks, rows)]
+    return all(
+        part is None or part.shape == size for part, size in zip((gates.weight_x, gates.weight_h, gates.bias), sizes, strict=True)
+    )
+
+
+def loop_reason(field: VectorField, fused: Fused, time: int, batch: int, learning: bool) -> str | None:
+    """Why torch.lstm runs an ensemble, network after network, as `quicker_reason`; None where one kernel does."""
+    return None if learning or field.hidden_size < UNITS_OF_NETWORKS else quicker_reason(field, fused, time, batch, learning)
+
+
+def run_networks(field: VectorField, xs: Tensor) -> tuple[Tensor, Tensor]:
+    """Run torch.lstm from zero, network after network, without gradients.
+
+    Shape:   xs (time, batch, input), or (networks, time, batch, input)
+             -> what is visible, (networks, time, batch, hidden), and the last states, (networks, 1, batch, state).
+    """
+    assert isinstance(field, LSTMField)
+    gates, outputs, ends = field.gates, list[Tensor](), list[Tensor]()
+    zeros = xs.new_zeros(1, xs.shape[-2], field.hidden_size)
+    biases = [] if gates.bias is None else [gates.bias, torch.zeros_like(gates.bias)]
+    for k, weights in enumerate(zip(gates.weight_x, gates.weight_h, *biases, strict=True)):
+        given = xs[k] if xs.dim() == 4 else xs
+        output, h, c = torch.lstm(given, [zeros, zeros], [*weights], bool(biases), 1, 0.0, False, False, False)
+        outputs.append(output)
+        ends.append(torch.cat([h, c], -1))
+    return torch.stack(outputs), torch.stack(ends)
 
 
 def learns(tensors: Iterable[Tensor]) -> bool:

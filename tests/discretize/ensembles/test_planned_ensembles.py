@@ -12,6 +12,7 @@ from torch.testing import assert_close
 
 import ctrnn
 from discretize import DiscreteRNN, RungeKutta4, ensemble
+from discretize.kernels import torchs_own
 
 pytestmark = pytest.mark.kernels
 DICE = torch.Generator().manual_seed(0)
@@ -36,8 +37,8 @@ class Scaled(ctrnn.VectorField):
 def made(networks=3, field=lambda: ctrnn.gated(2, 3), **settings):
     rnns = [DiscreteRNN(field(), fused="always", allow_overshoot=True, **settings) for _ in range(networks)]
     together, x = ensemble(rnns), X.transpose(0, 1) if settings.get("batch_first") else X
-    together(x)
-    together(x)
+    for _ in range(2):
+        together(x.to(rnns[0].field.dtype))
     return together
 
 
@@ -233,3 +234,30 @@ def test_a_planned_ensemble_runs_inside_of_vmap_and_without_gradients():
     with torch.inference_mode():
         assert runs_by_plan(together, X)
     assert_close(together.separate()[1](X), tuple(one[1] for one in together(X)), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("each", [(), "x"], ids=["shared samples", "samples of each"])
+@pytest.mark.parametrize("settings", [{}, {"batch_first": True}, {"bias": False}], ids=["time first", "batch first", "no bias"])
+def test_wide_lstms_go_by_torchs_function_one_after_another_without_gradients(monkeypatch, settings, each):
+    monkeypatch.setattr(torchs_own, "FASTER", dict.fromkeys((False, True), torchs_own.LSTMSizes(1, 1 << 30)))
+    monkeypatch.setattr(torchs_own, "UNITS_OF_NETWORKS", 3)
+    bias, settings = "bias" not in settings, {name: value for name, value in settings.items() if name != "bias"}
+    together = made(field=lambda: ctrnn.lstm(2, 3, bias=bias, dtype=torch.float32), **settings)
+    together.stacked.fused = True
+    x = (XS if each else X).float()
+    x = x.transpose(-3, -2) if settings else x
+    engines = []
+    for grad in (False, False, True, False):
+        with torch.set_grad_enabled(grad):
+            assert_close(together(x, each=each), looped(together, x, each=each))
+        engines.append(together.stats["engine"])
+    assert engines[1:] == ["torch", "compiled", "torch"]
+    write(together)
+    with torch.no_grad():
+        assert_close(together(x, each=each), looped(together, x, each=each))
+        assert together.stats["engine"] == "torch"
+        assert "kernel is slower" in together.stats["engine_why"]
+    monkeypatch.setattr(torchs_own, "UNITS_OF_NETWORKS", 4)
+    with torch.no_grad():
+        together(x, each=each)
+    assert together.stats["engine"] == "compiled"
