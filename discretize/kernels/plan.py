@@ -178,9 +178,12 @@ class ModulePlan(Plan):
     def looped(self, xs: Tensor) -> tuple[tuple[Tensor, Tensor], dict[str, Any]] | None:
         """What is visible of an ensemble's networks and their last states, by torch's function, where that runs one after another
         sooner; and what `stats` tells."""
-        learning, sizes = torch.is_grad_enabled() and (self.learns or xs.requires_grad), xs.shape[-3:-1]
-        why = loop_reason(self.field, self.fused, *sizes, learning) if self.loops else None
-        return None if why is None else (run_networks(self.field, xs), self.told(*sizes, None, why))
+        if not self.loops:
+            return None
+        samples, batch = xs.shape[-3], xs.shape[-2]
+        learning = torch.is_grad_enabled() and (self.learns or xs.requires_grad)
+        why = loop_reason(self.field, self.fused, samples, batch, learning)
+        return None if why is None else (run_networks(self.field, xs), self.told(samples, batch, None, why))
 
     def took(self, began: float, why: str | None) -> None:
         """Count the seconds of a call that torch has run for such a reason, where they pay for a kernel."""
