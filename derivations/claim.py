@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
 
-from derivations.prover.cases import Cases, Every, Measured, printed, said
+from derivations.prover.cases import IN_PRINT, Cases, Every, Measured, printed, said, spelt
 from derivations.prover.formulas import Formula, written
 from derivations.prover.inequalities import Less
 from derivations.prover.limits import Expands, Tends
@@ -51,10 +51,12 @@ __all__ = [
     "Tends",
     "printed",
     "said",
+    "spelt",
 ]
 
 LONGEST_FORMULA, LONGEST_CONDITION = 400, 100
 ALL_SIZES = "all sizes"
+REMARK = "a remark on words in print, no proof"
 
 
 @dataclass(frozen=True, init=False)
@@ -272,10 +274,16 @@ class Claim(Shown):
 
     @property
     def provided(self) -> tuple[str, ...]:
-        """List what the verdict is for: the assumptions, where both sides are defined, and the sizes if there are any."""
+        """List what the verdict is for: the assumptions, where both sides are defined, the sizes, and whether it is a remark."""
         where = f"where {' and '.join(self.where)}"
         where = where if len(where) <= LONGEST_CONDITION else "where both sides are defined"
-        return (*self.assumptions, *[where] * bool(self.where), *([] if self.scope == ALL_SIZES else [self.scope]))
+        sizes = [] if self.scope == ALL_SIZES else [self.scope]
+        return (*self.assumptions, *[where] * bool(self.where), *sizes, *[REMARK] * self.is_remark)
+
+    @property
+    def is_remark(self) -> bool:
+        """Return whether all that is stated compares words of the print with words: that is looked up, and not proved."""
+        return bool(self.certificates) and all(IN_PRINT in statement["kind"] for statement in self.certificates)
 
     @property
     def numbers(self) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 r"""The contents of the ledger: its sources, in the order of reading, the files of `derivations/texts` they are in, its claims.
 
 A claim is known by a digest of what is displayed of it and of what its statements say to the checker: a ledger in a file is ours
-if all of its claims are there as they are known here. `python -m experiments.derive.markdown` writes the digests.
+if all of its claims are there as they are known here. `derivations.records` writes the digests, with the verdicts.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-__all__ = ["DIGESTS", "SOURCES", "digest", "digests"]
+__all__ = ["RECORDS", "SOURCES", "digest", "digests", "recorded"]
 
-DIGESTS = Path(__file__).with_name("digests.json")
+RECORDS = Path(__file__).with_name("records.json")
 
 OWN = "this project"
 SOURCES: dict[str, tuple[str, ...]] = {
@@ -54,7 +54,12 @@ SOURCES: dict[str, tuple[str, ...]] = {
 
 def digests() -> dict[str, dict[str, str]]:
     """Return the digests of the ledger's claims, by source and label."""
-    found: dict[str, dict[str, str]] = json.loads(DIGESTS.read_text(encoding="utf-8"))
+    return {source: {label: known for label, (known, _) in claims.items()} for source, claims in recorded()["claims"].items()}
+
+
+def recorded() -> dict[str, dict[str, dict[str, Any]]]:
+    """Return the records: "claims", pairs of a digest and a verdict by source and label; "made of", digests by chapter."""
+    found: dict[str, dict[str, dict[str, Any]]] = json.loads(RECORDS.read_text(encoding="utf-8"))
     return found
 
 

@@ -3,7 +3,7 @@ r"""Statements that are decided by computing: all cases of a finite set, or a me
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,10 @@ from sympy import Basic, Expr, Float, Rational, Symbol
 from derivations.prover.verdict import FAILS, HOLDS, SECONDS, UNDECIDED, Verdict, timed
 from derivations.rules.conclusions import is_true
 
-__all__ = ["Cases", "Every", "Measured", "printed", "said"]
+__all__ = ["IN_PRINT", "Cases", "Every", "Measured", "printed", "said", "spelt"]
+
+# Of words, typed in here from a text: a remark on it, and no proof.
+IN_PRINT = "comparison of words in print"
 
 
 Cases = Iterable[tuple[Mapping[str, Any], tuple[Any, str, Any]]]
@@ -25,12 +28,13 @@ class Every:
     r"""All cases of a finite set, each a comparison: a proof for these cases, and said to be for no more.
 
     Args:    words: which cases; cases: gives (case as numbers by name, the comparison that is claimed of it, as
-             (found, "<=", bound)), one at a time; relations, and what they compare, are those of `is_true`.
+             (found, "<=", bound)), one at a time; relations, and what they compare, are those of `is_true`;
+             kind: `IN_PRINT` of words that are compared as they were typed in.
     """
 
     words: str
     cases: Callable[[], Cases]
-    kind = "enumeration"
+    kind: str = "enumeration"
 
     def formulas(self) -> tuple[Basic, ...]:
         return ()
@@ -52,14 +56,19 @@ class Every:
         return Verdict(HOLDS if seen else UNDECIDED, 0.0, f"all {len(seen)} cases: {self.words}", certificate=certificate)
 
 
-def said(*words: tuple[str, str, str, str]) -> Every:
-    """Compare words of one place with those of another: (place, words, place, words)."""
+def spelt(*words: tuple[str, str, str, str]) -> Every:
+    """Compare sequences of letters, as a task has them, with others: (which, letters, which, letters)."""
     return Every("words of two places", lambda: (({a: one, b: other}, (one, "=", other)) for a, one, b, other in words))
+
+
+def said(*words: tuple[str, str, str, str]) -> Every:
+    """Compare words of one place in print with those of another: (place, words, place, words)."""
+    return replace(spelt(*words), kind=IN_PRINT)
 
 
 def printed(place: str, words: tuple[str, ...], *wanted: str) -> Every:
     """Look for what is wanted among the words of a place."""
-    return Every(f"what is printed in {place}", lambda: (({"wanted": word}, (word, "in", words)) for word in wanted))
+    return Every(f"what is printed in {place}", lambda: (({"wanted": word}, (word, "in", words)) for word in wanted), IN_PRINT)
 
 
 def _as_data(x: object) -> Any:

@@ -22,7 +22,7 @@ from derivations.prover.verdict import FAILS, HOLDS, HOLDS_ASSUMING, SECONDS, UN
 from derivations.rules.conclusions import guarded, is_one_as_written, somewhere, with_values
 from derivations.rules.terms import Term, add, number
 
-__all__ = ["DIFFERENCE", "Identity", "check", "check_terms", "column", "jacobian", "proved_where", "says"]
+__all__ = ["DIFFERENCE", "Identity", "check", "check_terms", "column", "entries_of", "jacobian", "proved_where", "says"]
 
 TRIALS_BEFORE = 4
 ONE_EXPRESSION = "both sides are one expression"
@@ -62,7 +62,7 @@ class Identity:
 
     def differences(self) -> list[Expr]:
         """lhs - rhs, entry by entry."""
-        return [left - right for left, right in zip(_entries(self.lhs), _entries(self.rhs), strict=True)]
+        return [left - right for left, right in zip(entries_of(self.lhs), entries_of(self.rhs), strict=True)]
 
     def holds(self) -> bool | None:
         """True if proved, False if refuted, None if neither."""
@@ -106,7 +106,7 @@ def _read(identity: Identity, reading: Reading) -> tuple[list[tuple[Term, Term] 
         where = {reading.term(letter): reading.term(value) for letter, value in identity.where.items()}
     except Unreadable as unknown:
         return [None], {}, [f"{unknown} is not read by the checker"]
-    for n, sides in enumerate(zip(_entries(identity.lhs), _entries(identity.rhs), strict=True), 1):
+    for n, sides in enumerate(zip(entries_of(identity.lhs), entries_of(identity.rhs), strict=True), 1):
         try:
             lhs, rhs = map(reading.term, sides)
             with_values((lhs, rhs), where)
@@ -212,7 +212,7 @@ def _shape(side: Expr | MatrixBase) -> tuple[int, ...]:
     return tuple(side.shape) if isinstance(side, MatrixBase) else ()
 
 
-def _entries(side: Expr | MatrixBase) -> list[Expr]:
+def entries_of(side: Expr | MatrixBase) -> list[Expr]:
     return list(side) if isinstance(side, MatrixBase) else [side]
 
 

@@ -28,7 +28,7 @@ from typing import Any, Protocol, TypeAlias
 from sympy import Basic, Derivative, Eq, Expr, Function, I, MatrixBase, Rational, S, Subs, Symbol, evaluate
 from sympy.core.function import AppliedUndef
 
-from derivations.prover.identity import Identity, check, column, says
+from derivations.prover.identity import Identity, check, column, entries_of, says
 from derivations.prover.reading import Reading
 from derivations.prover.verdict import FAILS, HOLDS, SECONDS, UNDECIDED, ReadStatement, Verdict, timed
 from derivations.rules.numbers import rounds
@@ -68,7 +68,7 @@ class Equal:
     kind = "identity"
 
     def formulas(self) -> tuple[Basic, ...]:
-        pairs = zip(*map(_entries, (self.lhs, self.rhs)), strict=True)
+        pairs = zip(*map(entries_of, (self.lhs, self.rhs)), strict=True)
         # Where SymPy has made both sides one letter or number, there is nothing left to read.
         sides = (pair for pair in pairs if pair[0] != pair[1] or not pair[0].is_Atom)
         return tuple(Eq(left, right, evaluate=False) for left, right in (*sides, *self.where.items()))
@@ -233,7 +233,3 @@ class Fails:
         numbers = ", ".join(f"{k} = {v}" for k, v in (inner.counterexample or {}).items())
         evidence = f"refuted, {inner.evidence}" + (f" ({numbers})" if numbers else "")
         return Verdict(HOLDS, inner.seconds, evidence, certificate=inner.certificate)
-
-
-def _entries(side: Side) -> list[Expr]:
-    return list(side) if isinstance(side, MatrixBase) else [side]

@@ -13,7 +13,7 @@ from sympy import Derivative, Eq, Expr, Function, Rational, S, Subs, Symbol, exp
 
 from derivations.argument.clocks import change_of_time, on_clock
 from derivations.argument.taylor import steps_to
-from derivations.claim import Correction, Entry, Equal, Fails, Less, Mutation, Rounds, Source, Tends, changed, said
+from derivations.claim import Correction, Entry, Equal, Fails, Less, Mutation, Rounds, Source, Tends, changed, spelt
 from derivations.closure import NONE, Closes
 from derivations.prover import symbols
 from derivations.prover.symbols import product_of, together
@@ -83,7 +83,7 @@ def floored(word: str, slowness: int) -> str:
 def words() -> Iterator[Entry]:
     """The repeated word."""
     half, weight = Rational(1, 2), Symbol("w", positive=True)
-    task = said(
+    task = spelt(
         ("by the repeats", floored("helloth", 2), "printed", "hheellllootthh"),
         ("by the repeats", floored("_hellot", 2), "printed", "__hheelllloott"),
     )
@@ -91,7 +91,7 @@ def words() -> Iterator[Entry]:
         "With every letter of [h e l l o t h] given twice the input is [h h e e l l l l o o t t h h], and the letter before it, "
         "[_ _ h h e e l l l l o o t t], is the same task.",
         task,
-        mutation=Mutation("one step later only", said(("late by 1", "_hheelllloottt"[:14], "printed", "__hheelllloott"))),
+        mutation=Mutation("one step later only", spelt(("late by 1", "_hheelllloottt"[:14], "printed", "__hheelllloott"))),
         quote="x = [h h e e l l l l o o t t h h] y = [_ _ h h e e l l l l o o t t]",
     )
     yield slides("time scaling, floor").says(
@@ -100,7 +100,7 @@ def words() -> Iterator[Entry]:
         correction=Correction(
             "It is [h h e e l l l l o o]: both letters l are doubled, and none is lost.",
             Equal(product_of(2, 5), S(10)),
-            said(("by the clock", floored("hello", 2), "right", "hheelllloo")),
+            spelt(("by the clock", floored("hello", 2), "right", "hheelllloo")),
         ),
         remark=f"{LETTERS}; the slide before prints l l l l for the same doubling",
         quote=r"$x[c(t)] = [h \ h \ e \ e \ 1 \ 1 \ o \ o]$",
@@ -137,17 +137,17 @@ def words() -> Iterator[Entry]:
     yield slides("time warping, task").says(
         "[_ _ h h h e e l l o o o o] is the letter before in [h h e e e l l l o t t t t], a function of it: with the first of "
         "the letters l given once and the second twice, too.",
-        said(("l given twice, then once", "__hhheelloooo", "l given once and twice", "__hhhellloooo")),
+        spelt(("l given twice, then once", "__hhheelloooo", "l given once and twice", "__hhhellloooo")),
         reading=Correction(
             "By the repeats 2, 3, 2, 1, 1 and 4; by 2, 3, 1, 2, 1 and 4 the input is the same and the output is not, and no "
             "network can tell. In Tallec and Ollivier 2018, section 3, contiguous characters differ. a b read twice and once is "
             "another input than once and twice.",
-            said(
+            spelt(
                 ("printed", "hheeelllotttt", "by 2, 3, 2, 1, 1, 4", repeated("hellot", (2, 3, 2, 1, 1, 4))),
                 ("printed", "hheeelllotttt", "by 2, 3, 1, 2, 1, 4", repeated("hellot", (2, 3, 1, 2, 1, 4))),
                 ("printed", "__hhheelloooo", "by 2, 3, 2, 1, 1, 4", repeated("_hello", (2, 3, 2, 1, 1, 4))),
             ),
-            Fails(said(("a twice", "aab", "b twice", "abb"))),
+            Fails(spelt(("a twice", "aab", "b twice", "abb"))),
         ),
         remark=LETTERS,
         quote="x = [h h e e e l l l o t t t t] y = [_ _ h h h e e l l o o o o]",

@@ -30,6 +30,7 @@ from derivations.claim import (
     changed,
     printed,
     said,
+    spelt,
 )
 from derivations.prover import symbols
 from derivations.prover.symbols import product_of, together
@@ -77,7 +78,7 @@ def examples() -> Iterator[Entry]:
     some, repeats = "All human beings", (1, 2, 4, 2, 3, 1, 3, 2, 3, 1, 4, 2, 3, 1, 1, 4)
 
     def shown(*pairs: tuple[str, str]) -> Every:
-        return said(*(("by the repeats", found, "printed", print_) for found, print_ in pairs))
+        return spelt(*(("by the repeats", found, "printed", print_) for found, print_ in pairs))
 
     yield paper("fig. 2").says(
         "Each output is the input's character before, by the same repeats: 4 times each, and from 1 to 4 times.",
@@ -107,11 +108,11 @@ def warps() -> Iterator[Entry]:
     """What the warped tasks are."""
     yield paper("sec. 3, function of the input").says(
         "With one warping for both, the output is a function of the input, in Fig. 2 too: Alll, All with a letter l given twice.",
-        said(("output if the first l is", "_AAl", "output if the second l is", "_All")),
+        spelt(("output if the first l is", "_AAl", "output if the second l is", "_All")),
         reading=Correction(
             "Where contiguous characters differ, as the data are said to: in All nobody can tell where the first l ends. From a "
             "to b one can: the input aab is another one than abb.",
-            Fails(said(("input if a is given twice", "aab", "input if b is", "abb"))),
+            Fails(spelt(("input if a is given twice", "aab", "input if b is", "abb"))),
         ),
         quote="The same warping is used for the input and output sequence (so that the "
         "desired output is indeed a function of the input).",

@@ -15,9 +15,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sympy import Dummy, Eq, Expr, MatrixSymbol, Rational, S, Sum, Symbol, exp, tanh
+from sympy import Dummy, Eq, Expr, MatrixSymbol, Rational, S, Sum, Symbol, tanh
 
 from derivations.prover.notebook import Cells, Shown
+from derivations.twins.fields import sigma
 
 __all__ = ["UnitEquations", "cfc_cell", "gru_cell", "lstm_cell", "ltc_cell", "rnn_cell"]
 
@@ -48,10 +49,6 @@ class UnitEquations(Shown):
 x, h, c = (MatrixSymbol(name, size, 1) for name, size in (("x", m), ("h", n), ("c", n)))
 
 
-def _sigma(a: Expr) -> Expr:
-    return 1 / (1 + exp(-a))
-
-
 def _row(matrix: str, rows: Expr, column: MatrixSymbol, place: Expr, columns: Expr | None = None, start: Expr = S.Zero) -> Expr:
     """sum_k W[place, start + k] x[k]; `columns` of W if it reads more than x."""
     k = Dummy("k", integer=True)
@@ -78,15 +75,15 @@ def rnn_cell() -> UnitEquations:
 def gru_cell() -> UnitEquations:
     r"""(1 - z) n + z h with n = tanh(W x + b + r (W h + b)). Source: torch.nn.GRUCell's documentation."""
     (xr, hr), (xz, hz), (xn, hn) = _gates(3)
-    z, candidate = _sigma(xz + hz), tanh(xn + _sigma(xr + hr) * hn)
+    z, candidate = sigma(xz + hz), tanh(xn + sigma(xr + hr) * hn)
     return UnitEquations({h: (1 - z) * candidate + z * h[i, 0]}, i, (x, h))
 
 
 def lstm_cell() -> UnitEquations:
     r"""c' = f c + i g and h' = o tanh(c'). Source: torch.nn.LSTMCell's documentation."""
     write, forget, candidate, read = (a + b for a, b in _gates(4))
-    following = _sigma(forget) * c[i, 0] + _sigma(write) * tanh(candidate)
-    return UnitEquations({h: _sigma(read) * tanh(following), c: following}, i, (x, (h, c)))
+    following = sigma(forget) * c[i, 0] + sigma(write) * tanh(candidate)
+    return UnitEquations({h: sigma(read) * tanh(following), c: following}, i, (x, (h, c)))
 
 
 def cfc_cell() -> UnitEquations:
@@ -102,7 +99,7 @@ def cfc_cell() -> UnitEquations:
     def head(name: str) -> Expr:
         return Sum(MatrixSymbol(f"{name}.weight", n, u)[i, j] * hidden, (j, 0, u - 1)) + MatrixSymbol(f"{name}.bias", n, 1)[i, 0]
 
-    share = _sigma(head("time_a") * ts[0, 0] + head("time_b"))
+    share = sigma(head("time_a") * ts[0, 0] + head("time_b"))
     return UnitEquations({h: tanh(head("ff1")) * (1 - share) + share * tanh(head("ff2"))}, i, (x, h, ts))
 
 
@@ -123,7 +120,7 @@ def ltc_cell() -> UnitEquations:
         w, mu, steep, mask, e = (
             MatrixSymbol(prefix + name, *shape)[j, i] for name in ("w", "mu", "sigma", "sparsity_mask", "erev")
         )
-        active = w * _sigma(steep * (source(j) - mu)) * mask
+        active = w * sigma(steep * (source(j) - mu)) * mask
         return Sum(active * e, (j, 0, shape[0] - 1)), Sum(active, (j, 0, shape[0] - 1))
 
     drive, conductance = synapses("", square, lambda j: h[j, 0])

@@ -1,23 +1,28 @@
-r"""Writes the ledger as pages of the docs, a page a text, and its digests.
+r"""Writes the ledger as pages of the docs, a page a text, and its records.
 
-    python -m experiments.derive.markdown       docs/derivations/TEXT.md, the table of texts in docs/derivations.md, the digests
+    python -m experiments.derive.markdown          of the texts of which something changed, see `derivations.records`
+    python -m experiments.derive.markdown --all    of all texts
 
-Decides every claim, writes the files that are no longer what it finds, and names them.
+Decides their claims, and writes docs/derivations/TEXT.md, the table of texts in docs/derivations.md and derivations/records.json,
+each only if it is another one, and names it.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 
-from derivations import ledger
+from derivations import ledger, records
+from derivations.book import entries
 from derivations.claim import Claim
-from derivations.contents import DIGESTS, digest
+from derivations.contents import RECORDS, SOURCES, digest, recorded
 from derivations.prover.verdict import FAILS, REINTERPRETED
+from experiments.derive import table
 from experiments.derive.run import as_json
 from experiments.derive.table import TITLES, summary
 from experiments.reports.marked import fill
@@ -25,7 +30,7 @@ from experiments.reports.pages import write_pages
 from experiments.reports.spreads import markdown
 from experiments.reports.templates import ENVIRONMENT
 
-__all__ = ["MAIN", "PAGE", "digested", "file_of", "indexed", "paper", "papers"]
+__all__ = ["MAIN", "PAGE", "file_of", "indexed", "of_records", "paper", "papers", "records_of"]
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "derivations.md"
 MAIN = {  # what a text is about, in one of its claims, with which its page begins
@@ -78,12 +83,23 @@ def indexed(page: str, claims: Sequence[Claim]) -> str:
     return fill(page, "ledger", {"claims": f"\n{summary(claims)}\n\n{markdown(head, lines)}\n"})
 
 
-def digested(claims: Sequence[Claim]) -> str:
-    """Write the digests of claims as JSON, a claim a line."""
-    found: dict[str, dict[str, str]] = {}
+def records_of(claims: Iterable[Claim]) -> dict[str, dict[str, tuple[str, str]]]:
+    """Return what is recorded of claims: digest and verdict, by source and label."""
+    found: dict[str, dict[str, tuple[str, str]]] = {}
     for claim in claims:
-        found.setdefault(claim.source, {})[claim.label] = digest(json.loads(json.dumps(as_json(claim))))
-    return json.dumps(found, indent=0, ensure_ascii=False) + "\n"
+        data = json.loads(json.dumps(as_json(claim)))
+        found.setdefault(claim.source, {})[claim.label] = (digest(data), claim.verdict)
+    return found
+
+
+def of_records(claims: Mapping[str, Mapping[str, tuple[str, str]]]) -> list[Claim]:
+    """Return claims as far as the table of texts needs them, from their records: nothing is decided."""
+    words = {source: next(entry.words for entry in entries(source) if entry.label == MAIN[source]) for source in claims}
+    return [
+        Claim(source, label, "", (), verdict, None, "", 0.0, words=words[source], recorded=verdict)
+        for source, found in claims.items()
+        for label, (_, verdict) in found.items()
+    ]
 
 
 def _main(source: str, claims: Iterable[Claim]) -> Claim | None:
@@ -120,7 +136,20 @@ def _escaped(text: str) -> str:
 ENVIRONMENT.filters |= {"escaped": _escaped, "right": _right}
 
 
+def main(everything: bool) -> None:
+    """Decide the texts of which something changed, or all, and write what is another one. Exits where one is not as recorded."""
+    stale = records.changed()
+    for chapter, parts in stale.items():
+        print(f"derivations/texts/{chapter}.py: another {', '.join(parts)}")
+    sources = [source for source, chapters in SOURCES.items() if everything or stale.keys() & set(chapters)]
+    claims = [claim for source in sources for claim in ledger(source, workers=2)]
+    if strange := [claim for claim in claims if not claim.as_recorded]:
+        sys.exit("\n".join(table.lines(strange, 130)))
+    known = {**recorded()["claims"], **records_of(claims)}
+    known = {source: known[source] for source in SOURCES}
+    page = indexed(PAGE.read_text(encoding="utf-8"), of_records(known))
+    write_pages({**papers(claims), PAGE: page, RECORDS: records.written(known)})
+
+
 if __name__ == "__main__":
-    decided = ledger(workers=2)
-    pages = {**papers(decided), PAGE: indexed(PAGE.read_text(encoding="utf-8"), decided), DIGESTS: digested(decided)}
-    write_pages(pages)
+    main("--all" in sys.argv[1:])

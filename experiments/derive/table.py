@@ -43,6 +43,8 @@ def summary(claims: Sequence[Claim]) -> str:
     """Say how many claims have each verdict, and whether all are as recorded."""
     count = Counter(claim.verdict for claim in claims)
     parts = ", ".join(f"{count[verdict]} {words.plural}" for verdict, words in WORDS.items() if count[verdict])
+    if remarks := sum(claim.is_remark for claim in claims):
+        parts += f"; {remarks} of them {'is a remark' if remarks == 1 else 'are remarks'} on words in print, and no proof"
     if not any(claim.recorded for claim in claims):
         return f"{len(claims)} claims{': ' * bool(parts)}{parts}."
     strange = [f"{claim.source}, {claim.label}" for claim in claims if not claim.as_recorded]

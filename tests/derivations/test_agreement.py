@@ -33,6 +33,7 @@ def numbers(field, x, h):
     return {letter: Float(value, 20) for letter, value in values.items()}
 
 
+@pytest.mark.by_default(1)
 @pytest.mark.parametrize("name", ["sigmoid constant", "gated, global", "gru without bias", "lstm"])
 def test_traced_equations_give_the_numbers_that_torch_gives(name):
     field = named()[name]
@@ -85,16 +86,24 @@ def normalized():
 
 # Two units where weights are read off by rows and columns.
 OF_FORMULAS = {
+    "plain": lambda: ctrnn.plain(1, 2),
+    "leaky": lambda: ctrnn.leaky(1, 2),
+    "gated": lambda: ctrnn.gated(1, 2),
     "gru": lambda: ctrnn.gru(1, 2),
+    "lstm": lambda: ctrnn.lstm(1, 2),
+    "additive": lambda: ctrnn.additive(1, 2),
+    "own": Scaled,
     "gated, network": lambda: ctrnn.gated(1, 1, "network"),
     "lstm, power decay": lambda: ctrnn.lstm(1, 1, decay=ctrnn.PowerDecay(2.0)),
-    "own": Scaled,
     "normalized": normalized,
     "two layers": lambda: ctrnn.gated(1, 1, num_layers=2),
 }
 
 
-@pytest.mark.parametrize("name", OF_FORMULAS)
+OTHERS = ("gated, network", "lstm, power decay", "normalized", "two layers")  # than the named cells, and one of a user's
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in OTHERS)) for name in OF_FORMULAS])
 def test_a_field_is_proved_to_be_its_own_formula(name):
     field = OF_FORMULAS[name]()
     verdict = verify(field)
@@ -112,6 +121,7 @@ WRONG = {
 }
 
 
+@pytest.mark.by_default(2)
 @pytest.mark.parametrize("name", WRONG)
 def test_a_formula_that_is_not_the_code_is_refuted(name):
     kind, formula, of = WRONG[name]
@@ -176,6 +186,7 @@ def test_a_step_is_the_recurrence_that_its_field_publishes(dt):
     assert verdict.statement.startswith("The code of Minimal by Euler() is the recurrence that it publishes")
 
 
+@pytest.mark.by_default(1)
 @pytest.mark.parametrize("recurrence", ["h' = (1 - sigma(U x)) * h + sigma(U x) * V x", "h' = h + dt sigma(U x) * (V x - 2 h)"])
 def test_a_recurrence_of_another_length_or_another_field_is_refuted(recurrence):
     other = type("Minimal", (Minimal,), {"published": ("Euler", recurrence)})
@@ -275,6 +286,7 @@ def test_equations_written_by_hand_are_proved_equal():
     assert verify(field, leaky_equations(field)).verdict == "holds"
 
 
+@pytest.mark.by_default(1)
 @pytest.mark.parametrize("r", [2, Rational(1, 2), 0])
 def test_the_power_decay_is_that_of_the_paper_for_either_sign_and_at_0(r):
     field = ctrnn.leaky(1, 1, decay=ctrnn.PowerDecay(float(r)))
@@ -313,6 +325,7 @@ def test_they_may_be_the_symbolic_field_itself_and_in_other_names_for_the_state(
 
 
 # A decay that is right on one side of 0, another exponent, a millionth more.
+@pytest.mark.by_default(1)
 @pytest.mark.parametrize("wrong", [{"decay": Abs}, {"decay": lambda h: Abs(h) ** 2 * h}, {"factor": 1 + Rational(1, 10**6)}])
 def test_wrong_equations_are_refuted_by_numbers_at_which_torch_itself_differs(wrong):
     field = ctrnn.leaky(1, 1)

@@ -3,15 +3,17 @@
 import pytest
 from sympy import Function, Symbol, cosh, exp
 
-from derivations.claim import Correction, Mutation, Source, changed, decided, flips
+from derivations.claim import Correction, Every, Fails, Mutation, Source, changed, decided, flips, printed
 from derivations.prover.inequalities import Less
 from derivations.prover.statements import Equal
 from derivations.prover.verdict import AT_SIZES, FAILS, HOLDS, HOLDS_ASSUMING, REINTERPRETED, UNDECIDED
+from experiments.derive.table import summary
 
 x = Symbol("x", real=True)
 g = Symbol("g", positive=True)
 TRUE, ALSO_TRUE, FALSE = Equal((x + 1) ** 2, x**2 + 2 * x + 1), Equal(x + x, 2 * x), Equal(x, -x)
 OPEN = Less(cosh(x), exp(x**2 / 2))  # true, and it does not show
+LISTED = printed("section 3", ("copy", "adding"), "copy")
 MUTATION = Mutation("a sign", FALSE)
 
 
@@ -86,6 +88,22 @@ def test_assumptions_and_sizes_are_said_in_the_verdict():
     claim = decided(entry(TRUE, sizes="2 units", given="x > 0", mutation=MUTATION))
     assert (claim.verdict, claim.scope, claim.as_recorded) == (AT_SIZES, "2 units", True)
     assert claim.provided == ("x > 0", "2 units")
+
+
+@pytest.mark.parametrize(
+    ("statements", "is_remark"),
+    [
+        ((LISTED,), True),
+        ((Fails(LISTED),), True),
+        ((LISTED, TRUE), False),
+        ((Every("both", lambda: (({}, (n, "<", 3)) for n in (1, 2))),), False),
+    ],
+)
+def test_a_claim_that_compares_words_in_print_is_a_remark_and_says_so(statements, is_remark):
+    claim = decided(entry(*statements, mutation=MUTATION))
+    assert claim.is_remark is is_remark
+    assert ("a remark on words in print, no proof" in claim.provided) is is_remark
+    assert ("1 of them is a remark on words in print, and no proof" in summary([claim])) is is_remark
 
 
 def test_the_statement_is_words_and_formula_unless_it_is_too_long_to_read():

@@ -56,12 +56,14 @@ CODED = {
 }
 
 
+@pytest.mark.by_default(2)
 @pytest.mark.parametrize("name", CODED)
 def test_the_torch_code_absorbs_what_its_twin_does(name):
     field, group = CODED[name]
     assert derivations.closed_under(field()).group == group
 
 
+@pytest.mark.by_default(3)
 @pytest.mark.parametrize("name", [name for name in TWINS if "lstm" not in name])  # the longest by far; the torch code's is above
 def test_a_named_class_absorbs_what_the_ledger_says_and_its_witness_multiplies_the_field_by_the_speed(name):
     field, group = TWINS[name]
@@ -276,6 +278,7 @@ def everyday(cases):
     return [pytest.param(name, marks=pytest.mark.slow) if name in LIKE_OTHERS else name for name in cases]
 
 
+@pytest.mark.by_default(3)
 @pytest.mark.parametrize("name", everyday(FREE))
 def test_a_rate_is_as_free_as_its_values_are_many(name):
     rate, group, values = FREE[name]
@@ -295,6 +298,7 @@ NOT_FREE = {
 }
 
 
+@pytest.mark.by_default(2)
 @pytest.mark.parametrize("name", everyday(NOT_FREE))
 def test_a_rate_that_cannot_take_all_its_values_is_not_called_free(name):
     with pytest.raises(derivations.UnknownRate):
@@ -372,6 +376,7 @@ def test_a_field_that_reads_another_time_is_refused_by_the_finder_and_by_the_che
         derivations.closed_under(written(READS_TIME[what]))
 
 
+@pytest.mark.by_default(1)
 @pytest.mark.parametrize(
     ("flow", "group"),
     [
@@ -500,6 +505,7 @@ def test_closure_of_what_is_no_field_is_refused():
         derivations.closed_under(nn.Linear(1, 1))
 
 
+@pytest.mark.by_default(1)
 @pytest.mark.parametrize("name", ["plain", "leaky", "gated"])
 def test_the_checker_finds_what_a_class_absorbs_from_its_certificate(name):
     (field, group), (other, _) = TWINS[name], TWINS["gru"]
@@ -545,6 +551,7 @@ class Plain(Late):
         return torch.tanh(self.candidate(torch.cat([projected, h, past[0]], -1))) - h
 
 
+@pytest.mark.by_default(2)
 @pytest.mark.parametrize("kind", LATE)
 def test_a_delay_that_is_a_number_leaves_rescaling_and_one_of_time_every_warp(kind):
     make, group, witness = LATE[kind]

@@ -202,6 +202,7 @@ def test_what_is_no_system_of_equations_is_not_put_on_a_clock(equations, clock, 
         change_of_time(equations, clock)
 
 
+@pytest.mark.by_default(2)
 @pytest.mark.parametrize(
     ("reading", "speed", "inverse"),
     [
@@ -232,6 +233,7 @@ def test_an_increasing_clock_may_stand_still_at_single_moments():
         derivations.clock(t - t**2)
 
 
+@pytest.mark.by_default(6)
 @pytest.mark.parametrize(
     ("reading", "why"),
     [
@@ -283,6 +285,7 @@ def test_a_clock_may_stand_still_at_single_moments(reading):
 a, other = Symbol("a", real=True), symbols.c(t)
 
 
+@pytest.mark.by_default(2)
 @pytest.mark.parametrize(
     "reading",
     [a**2 * t, t + a * sin(t), sqrt(t**2 - 2 * t + 1) + t, t + log(other), t + 1 / (t + a), t + cos(sqrt(a) * t)],

@@ -103,6 +103,7 @@ LONG = {
 }
 
 
+@pytest.mark.by_default(8)
 @pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in TRUE])
 def test_what_is_true_and_common_is_proved_and_checked_from_data_alone(name):
     verdict = TRUE[name].decide()
@@ -136,6 +137,7 @@ NEARLY = [
 LONG_NEARLY = [Less(sqrt(a * b), (a + b) / 2, True), Less(1 + n * x, (1 + x) ** n)]
 
 
+@pytest.mark.by_default(12)
 @pytest.mark.parametrize("statement", [*NEARLY, *(pytest.param(near, marks=pytest.mark.slow) for near in LONG_NEARLY)], ids=str)
 def test_what_is_only_nearly_so_is_not_held(statement):
     assert statement.decide().holds is not True

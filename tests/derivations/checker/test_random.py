@@ -364,6 +364,7 @@ def run(kind, count):
     assert count < 100 or (found[True] and found[False])
 
 
+@pytest.mark.by_default(2)
 @pytest.mark.parametrize("kind", CHECKS)
 def test_a_verdict_is_so_in_numbers(kind):
     run(kind, 10)

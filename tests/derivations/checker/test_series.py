@@ -25,6 +25,7 @@ def known(e):
     return e.doit().subs(a, 0.3)
 
 
+@pytest.mark.by_default(2)
 @pytest.mark.parametrize("e", [
     F(a + x), F(a + x * G(a + x)), exp(x * F(a)) * G(a - 2 * x**2), F(a + x * F(a) / 2) - 2 * F(a + x * G(a + x * F(a))),
     G(a + (exp(x * G(a)) - 1) / (G(a) ** 2 + 1)), (F(x) - F(0)) / x, F(a + x).diff(x, 2) * G(x),

@@ -103,6 +103,7 @@ def found_in(text):
     return found
 
 
+@pytest.mark.by_default(1)
 @pytest.mark.parametrize("name", TABLES)
 def test_the_equations_of_a_text_as_printed_get_the_verdicts_that_they_have(name, subtests):
     text = (HERE / f"{name}.md").read_text()

@@ -37,6 +37,7 @@ def last(*formulas, front=""):
     return [*verdicts(shown(*formulas), front).values()][-1]
 
 
+@pytest.mark.by_default(10)
 @pytest.mark.parametrize(
     "unread",
     [
@@ -183,6 +184,7 @@ def test_an_equation_of_second_order_with_friction_is_read(claim, verdict):
     assert last(r"\ddot h = -a h - w \dot h", claim) == verdict
 
 
+@pytest.mark.by_default(9)
 @pytest.mark.parametrize(
     ("front", "lines", "verdict"),
     [

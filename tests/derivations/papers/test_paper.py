@@ -134,6 +134,7 @@ def verdicts(*formulas, front=""):
     return [claim.verdict for claim in claims(displayed(*formulas), front)[0] if ", units" not in claim.label]
 
 
+@pytest.mark.by_default(15)
 @pytest.mark.parametrize("formula", TRUE)
 def test_what_is_true_is_proved(formula):
     (verdict,) = verdicts(formula)

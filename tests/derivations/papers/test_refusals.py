@@ -125,6 +125,7 @@ def only(formula, letters=LETTERS, wrap="$$ {} $$"):
     return decided(entry)
 
 
+@pytest.mark.by_default(1)
 @pytest.mark.parametrize("formulas", [AMBIGUOUS, HOSTILE, OTHERS], ids=["ambiguous", "hostile", "others"])
 def test_what_is_not_read_is_undecided_with_its_place_and_reason(formulas, subtests):
     for formula, reason in formulas.items():

@@ -24,6 +24,7 @@ def claim_of(letters, ode, path, start=None):
     return decided(next(entry for entry in read_paper(text, "paper", False).entries if entry.label == "eq:path"))
 
 
+@pytest.mark.by_default(6)
 @pytest.mark.parametrize("time", [OPEN, CLOSED, "t: real in (-oo, 2)"])
 @pytest.mark.parametrize(
     ("ode", "path", "start", "verdict"),
@@ -44,6 +45,7 @@ def test_a_path_solves_its_equation_on_an_interval_as_it_does_everywhere(time, o
     assert claim_of(f"{time}\n{B}", ode, path, start).verdict == verdict
 
 
+@pytest.mark.by_default(5)
 @pytest.mark.parametrize(
     ("time", "ode", "path", "verdict"),
     [
@@ -79,6 +81,7 @@ def test_what_a_path_does_outside_of_the_interval_is_not_asked(time, ode, path, 
         assert 0 < t < 1
 
 
+@pytest.mark.by_default(5)
 @pytest.mark.parametrize("time", ["t: positive", OPEN])
 @pytest.mark.parametrize(
     ("function", "path", "verdict"),

@@ -90,6 +90,7 @@ PAPERS = [
 ]
 
 
+@pytest.mark.by_default(10)
 @pytest.mark.parametrize(("answer", "letters", "displays"), [(row[0], row[1], row[2:]) for row in PAPERS])
 def test_a_paper_is_answered_as_by_hand_or_not_at_all(answer, letters, displays):
     text = f"---\n{letters}---\n" + "\n\n".join(f"$$ {display} $$" for display in displays)
@@ -180,6 +181,7 @@ class Scaled(nn.Module):
         return self.k * torch.tanh(h @ self.w.T) + 0 * x.sum(-1, keepdim=True)
 
 
+@pytest.mark.by_default(1)
 @pytest.mark.parametrize(
     "made", [lambda width: 1 / width, lambda width: width - 1, lambda width: 0.5], ids=["1/H", "H - 1", "1/2"]
 )
@@ -211,6 +213,7 @@ x1, h1 = symbols("x_1 h_1", real=True)
 u = x1 + h1
 
 
+@pytest.mark.by_default(2)
 @pytest.mark.parametrize(
     ("code", "equation", "verdict"),
     [

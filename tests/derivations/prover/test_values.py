@@ -84,6 +84,7 @@ def identity(sides):
     return Identity("", "", "", *sides)
 
 
+@pytest.mark.by_default(4)
 @pytest.mark.parametrize("name", TRUE)
 def test_what_is_true_of_clamps_sums_and_integrals_is_proved(name):
     found = check(identity(TRUE[name]))
@@ -92,6 +93,7 @@ def test_what_is_true_of_clamps_sums_and_integrals_is_proved(name):
     assert [str(c) for c in found.defined_on] == (["Ne(b, 0)"] if name == "below b" else [])
 
 
+@pytest.mark.by_default(5)
 @pytest.mark.parametrize("name", FALSE)
 def test_what_is_false_is_refuted_and_the_checker_sees_it_of_no_other_statement(name):
     claim = identity(FALSE[name])

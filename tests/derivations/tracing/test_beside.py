@@ -62,6 +62,7 @@ KNOWN = {
 }
 
 
+@pytest.mark.by_default(3)
 @pytest.mark.parametrize("line", KNOWN)
 def test_a_line_stands_beside_what_it_computes_in_the_names_of_lines_before_it(beside, line):
     assert beside[line] == KNOWN[line]

@@ -239,6 +239,7 @@ REMEMBERING = {
 }
 
 
+@pytest.mark.by_default(3)
 @pytest.mark.parametrize("name", REMEMBERING)
 def test_code_that_remembers_what_it_computed_at_an_earlier_call_is_refused(name, all_settings):
     w = symbols("w[0] w[1]", real=True)
@@ -269,6 +270,7 @@ NOT_REMEMBERING = {
 }
 
 
+@pytest.mark.by_default(1)
 @pytest.mark.parametrize("name", NOT_REMEMBERING)
 def test_what_is_kept_and_changes_no_answer_is_no_memory(name, all_settings):
     w = symbols("w[0] w[1]", real=True)
@@ -361,6 +363,7 @@ DECEIVING = {
 }
 
 
+@pytest.mark.by_default(12)
 @pytest.mark.parametrize("name", DECEIVING)
 def test_code_that_does_otherwise_when_it_is_run_is_refused(name, all_settings):
     CALLS.clear()
@@ -414,6 +417,7 @@ CONDITIONAL = {
 }
 
 
+@pytest.mark.by_default(3)
 @pytest.mark.parametrize("words", CONDITIONAL)
 def test_what_is_so_in_one_mode_or_for_batches_only_holds_under_that_assumption(words):
     verdict = verify(CONDITIONAL[words], h)
@@ -421,6 +425,7 @@ def test_what_is_so_in_one_mode_or_for_batches_only_holds_under_that_assumption(
     assert words in verdict.evidence
 
 
+@pytest.mark.by_default(1)
 @pytest.mark.parametrize(
     "code",
     [

@@ -50,6 +50,7 @@ RIGHT = {
 }
 
 
+@pytest.mark.by_default(1)
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n == "GRUCell" else n for n in RIGHT])
 def test_the_gradient_is_the_derivative(name):
     verdict = verify_gradient(RIGHT[name])
@@ -69,6 +70,7 @@ CORNERS = {
 }
 
 
+@pytest.mark.by_default(1)
 @pytest.mark.parametrize("name", CORNERS)
 def test_corners_are_left_out_of_a_gradient(name):
     code, count = CORNERS[name]

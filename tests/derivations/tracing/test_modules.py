@@ -89,6 +89,7 @@ WRONG = {
 }
 
 
+@pytest.mark.by_default(2)
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_equations_are_refuted_at_the_sizes_and_not_proved_for_all(name):
     wrong = mutated(derivations.rnn_cell(), WRONG[name])
@@ -191,6 +192,7 @@ class OneSize(Scaled):
         super().__init__(1, 2, 1 / 2)
 
 
+@pytest.mark.by_default(1)
 @pytest.mark.parametrize(
     ("module", "words"),
     [

@@ -54,6 +54,7 @@ def field_of(name):
     return FIELDS[name]()
 
 
+@pytest.mark.by_default(1)
 @pytest.mark.parametrize("name", FIELDS)
 def test_the_diffusion_that_is_read_gives_the_numbers_that_torch_gives(name):
     field = field_of(name)

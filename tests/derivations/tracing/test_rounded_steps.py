@@ -52,6 +52,7 @@ LENGTHS = [("RungeKutta4", dt) for dt in (0.5, 0.3, 0.7, 0.1)]
 LENGTHS += [("ThreeEighths", 0.3), ("ThreeEighths", 1 / 3), ("Heun3", 1 / 3), ("Bosh3", 0.7)]
 
 
+@pytest.mark.by_default(2)
 @pytest.mark.parametrize(("step", "dt"), LENGTHS)
 def test_a_step_by_fractions_is_its_recurrence_but_for_rounding(step, dt):
     found = verify(discretize.DiscreteCell(publishing(step, PUBLISHED[step]), NAMES[step], dt))
@@ -65,6 +66,7 @@ def test_a_step_by_fractions_is_its_recurrence_but_for_rounding(step, dt):
             replay({**each, "low": each["high"]})
 
 
+@pytest.mark.by_default(1)
 @pytest.mark.parametrize(("printed", "other"), [("dt/6", "dt/6.0000001"), ("dt/6", "0.1666666666 dt"), ("dt r", "dt q")])
 def test_a_recurrence_with_another_coefficient_is_refuted(printed, other):
     recurrence = PUBLISHED["RungeKutta4"].replace(printed, other)
@@ -99,6 +101,7 @@ SHARES = {
 }
 
 
+@pytest.mark.by_default(3)
 @pytest.mark.parametrize("dt", [0.7, 0.1])
 @pytest.mark.parametrize("share", SHARES)
 def test_what_python_computes_of_dt_is_the_share_of_dt_but_for_rounding(share, dt):
@@ -118,6 +121,7 @@ OTHER_SHARES = {
 }
 
 
+@pytest.mark.by_default(3)
 @pytest.mark.parametrize("dt", [0.5, 0.7])
 @pytest.mark.parametrize("share", OTHER_SHARES)
 def test_any_other_share_of_dt_refutes(share, dt):
@@ -135,6 +139,7 @@ def in_six_parts(cell, dt):
     return [h + dt * (p + 2 * q + 2 * r + s) / 6]
 
 
+@pytest.mark.by_default(1)
 @pytest.mark.parametrize("dt", [Float(0.3), Rational(0.3), Rational(3, 10)], ids=["Float", "its value", "3/10"])
 def test_equations_may_have_dt_as_it_is_or_as_it_is_written(dt):
     cell = discretize.DiscreteCell(Affine(), "runge-kutta4", 0.3)

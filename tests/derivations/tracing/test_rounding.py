@@ -66,6 +66,7 @@ ROUNDED = {
 }
 
 
+@pytest.mark.by_default(4)
 @pytest.mark.parametrize("what", ROUNDED)
 def test_numbers_and_thresholds_that_are_so_but_for_rounding_are_exchanged_and_the_difference_is_said(what):
     code, equation, words = ROUNDED[what]
@@ -108,6 +109,7 @@ OTHERS = {
 }
 
 
+@pytest.mark.by_default(4)
 @pytest.mark.parametrize("what", OTHERS)
 def test_any_other_number_refutes(what):
     code, equation = OTHERS[what]
@@ -161,6 +163,7 @@ FAR = {
 }
 
 
+@pytest.mark.by_default(2)
 @pytest.mark.parametrize("what", FAR)
 def test_what_differs_far_away_or_in_a_narrow_place_is_refuted_there(what):
     code, equation = FAR[what]

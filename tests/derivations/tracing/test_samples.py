@@ -44,6 +44,7 @@ MIXING = {
 }
 
 
+@pytest.mark.by_default(7)
 @pytest.mark.parametrize("name", MIXING)
 def test_code_that_mixes_samples_is_refused_with_its_line(name):
     with pytest.raises(ValueError, match=r"mixes the .*test_samples\.py"):
@@ -115,6 +116,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.by_default(6)
 @pytest.mark.parametrize("name", REFUSED)
 def test_code_that_is_no_function_or_has_no_reading_is_refused_in_words(name):
     code, error, words = REFUSED[name]

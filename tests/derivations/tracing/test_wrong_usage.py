@@ -100,6 +100,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.by_default(9)
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_does_not_fit_is_refused_in_words(name):
     asked, error, words = REFUSED[name]

@@ -60,6 +60,7 @@ def many_digits():
         yield
 
 
+@pytest.mark.by_default(4)
 @pytest.mark.parametrize("name", EXPLICIT)
 def test_halving_dt_divides_the_local_error_by_2_to_the_order_and_one_more(name):
     errors = [flow(mpmath.mpf(1) / n) - one_step(name, Rational(1, n)) for n in (64, 128)]
@@ -69,6 +70,7 @@ def test_halving_dt_divides_the_local_error_by_2_to_the_order_and_one_more(name)
 EVERYDAY = ("taylor2", "exponential_euler", "frozen_trapezoid", "strang_splitting")
 
 
+@pytest.mark.by_default(1)
 @pytest.mark.parametrize("name", [n if n in EVERYDAY else pytest.param(n, marks=pytest.mark.slow) for n in EXPLICIT])
 def test_the_leading_term_is_the_error_of_a_short_step(name):
     u, step = Symbol("u"), Rational(1, 512)
