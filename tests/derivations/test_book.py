@@ -98,7 +98,7 @@ def test_a_chapter_of_which_something_changed_is_proved_anew(chapter):
 PAPERS = ("tallec-ollivier-2018", "ohno-kumagai-2021", "ollivier-2013-riemannian-metrics-ii")
 
 
-# Seconds: over a hundred equations.
+# Takes seconds: over a hundred equations.
 @pytest.mark.parametrize("source", PAPERS)
 def test_the_displayed_equations_of_a_paper_are_proved(source):
     displayed = [entry for chapter in SOURCES[source] for entry in book.chapter(chapter) if entry.label.startswith("eq. ")]

@@ -129,6 +129,7 @@ def test_a_unit_alone_takes_the_others_for_signals_on_its_own_clock():
     assert simplify(warped.rhs - 2 * (k - h)) == 0
 
 
+@pytest.mark.slow
 def test_the_traced_code_can_be_warped_too():
     field = ctrnn.plain(1, 2)
     warped = change_of_time(symbolic(field), alpha * t)

@@ -78,6 +78,7 @@ def test_what_is_refuted_shows_the_numbers_of_torch_and_of_what_was_asked(leaky)
     assert max(map(len, shown.splitlines())) <= 80 or "return (1 - rate)" in max(shown.splitlines(), key=len)
 
 
+@pytest.mark.slow
 def test_a_field_of_the_library_and_a_cell_of_torch_have_reports():
     report = verify(ctrnn.gated(1, 1)).report()
     assert any("self.rate.flow(to_rate, h)" in line.text and line.formulas for line in report.parts[0].excerpt.lines)
