@@ -8,18 +8,20 @@ from functools import partial
 from itertools import islice
 from types import FunctionType
 
+import covering
 import processor_time
 import pytest
 from hypothesis import settings
 
 THREADS = int(os.environ.get("CTRNN_TEST_THREADS", "1"))
-for name, examples in (("every day", 20), ("slow", 40)):
+for name, examples in (("every day", 10), ("slow", 40)):
     settings.register_profile(name, max_examples=examples, deadline=None, derandomize=True)
 settings.load_profile("slow")
 
 
 def pytest_configure(config):
     config.pluginmanager.register(processor_time)
+    config.pluginmanager.register(covering)
     # Processes that tests start wait for one another in vain where each takes all cores for small products.
     os.environ.setdefault("OMP_NUM_THREADS", str(THREADS))
     # The same kernels, built in a third of the time; the long tests have them as users do. Workers are given the variable.

@@ -1,14 +1,17 @@
 """What conftest.py does for all tests."""
 
+import math
 import os
 import subprocess
 import sys
 from collections import OrderedDict
+from itertools import combinations, product
 from types import SimpleNamespace
 
 import processor_time
 import pytest
 import torch
+from covering import covering, pytest_collection_modifyitems
 
 import ctrnn
 from discretize import DiscreteRNN
@@ -103,3 +106,47 @@ def test_a_test_is_charged_with_its_processes(request):
     assert name == processor_time.PROPERTY
     assert 0.02 < found <= processor_time.seconds() - before
     assert of_processes > 0
+
+
+PRODUCT = [*product(range(4), "abc", (False, True))]
+
+
+def test_a_default_run_shows_each_pair_of_values_of_a_product():
+    kept = [PRODUCT[k] for k in covering(PRODUCT)]
+    for places in combinations(range(3), 2):
+        assert len({tuple(case[k] for k in places) for case in kept}) == math.prod((4, 3, 2)[k] for k in places)
+    assert len(kept) == 12
+
+
+@pytest.mark.parametrize(
+    "cases", [[*product(range(4), "ab")], [*zip(range(9))], [("a", 0, 0), ("b", 1, 1), ("c", 2, 2)]], ids=len
+)
+def test_of_two_parameters_and_of_cases_that_are_no_product_it_shows_all(cases):
+    assert covering(cases) == {*range(len(cases))}
+
+
+class Case:
+    """A test of a product, as pytest collects it."""
+
+    parent, originalname = "a file", "test_it"
+
+    def __init__(self, values, marks=()):
+        self.callspec, self.added = SimpleNamespace(_idlist=values, marks=marks), []
+        self.add_marker = self.added.append
+
+
+@pytest.mark.parametrize(
+    ("markexpr", "word", "marks", "left"),
+    [
+        ("not slow", "tests", (), 12),
+        ("not slow", "tests/it.py::test_it", (), 24),
+        ("slow", "tests", (), 24),
+        ("not slow", "tests", (1,), 24),
+    ],
+    ids=["a default run", "asked for by name", "another run", "marks of their own"],
+)
+def test_the_other_cases_are_slow_but_where_they_are_asked_for(markexpr, word, marks, left):
+    config = SimpleNamespace(option=SimpleNamespace(markexpr=markexpr), args=[word])
+    cases = [Case(values, marks) for values in PRODUCT]
+    pytest_collection_modifyitems(config, cases)
+    assert [case.added for case in cases if case.added] == [["slow"]] * (24 - left)

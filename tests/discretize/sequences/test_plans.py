@@ -9,6 +9,7 @@ from functools import partial
 
 import pytest
 import torch
+from cases import crossed
 from torch import nn
 from torch.autograd import forward_ad
 from torch.func import functional_call, jvp, vmap
@@ -116,8 +117,7 @@ chosen = partial(planned, ContinuousRNN)
 KINDS = {"DiscreteRNN": planned, "ContinuousRNN": solved, "steps that are chosen": chosen}
 
 
-@pytest.mark.parametrize("make", KINDS.values(), ids=KINDS)
-@pytest.mark.parametrize("start", [None, H, H[None]], ids=["zero", "a start", "a start as h_n has it"])
+@pytest.mark.parametrize(("make", "start"), crossed(KINDS.values(), [None, H, H[None]]))
 def test_a_planned_call_is_the_steps_one_by_one_with_gradients_and_second_derivatives(make, start):
     rnn, answers = make(), []
     x, h_0 = OTHER.clone().requires_grad_(), None if start is None else start.clone().requires_grad_()
@@ -330,8 +330,8 @@ OF_FIELDS = [
 SET = {"dt": 0.25, "substeps": 2, "step": RungeKutta4(), "fused": False}
 
 
-@pytest.mark.parametrize("make", KINDS.values(), ids=KINDS)
-@pytest.mark.parametrize("change", OF_FIELDS)
+# What is looked at before a plan runs is the same code for all kinds.
+@pytest.mark.parametrize(("change", "make"), crossed(OF_FIELDS, KINDS.values()))
 def test_what_has_changed_in_the_field_is_seen(change, make):
     rnn = make()
     with torch.no_grad():

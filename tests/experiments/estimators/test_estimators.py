@@ -63,8 +63,8 @@ def test_sequences_in_a_list_are_those_of_a_table():
     frame = table()
     X, y = by_sequence(frame, "who", "label")
     assert [list(part) for part in X[:1]] == [["t", "x", "kind"]]
-    listed = SequenceClassifier(**QUICK, time="t").fit(X, y)
-    whole = SequenceClassifier(**QUICK, time="t", sequence="who").fit(frame, "label")
+    listed = SequenceClassifier(**FEW, time="t").fit(X, y)
+    whole = SequenceClassifier(**FEW, time="t", sequence="who").fit(frame, "label")
     np.testing.assert_allclose(listed.predict_proba(X), whole.predict_proba(frame), atol=1e-6)
 
 
@@ -72,7 +72,7 @@ def test_arrays_are_sequences_and_of_one_variable_too():
     x = np.random.default_rng(0).normal(size=(10, 6))
     y = np.arange(10) % 2
     forms = [x, x[..., None], [*x], [*x[..., None]], torch.from_numpy(x)]
-    said = [SequenceClassifier(**QUICK).fit(form, y).predict_proba(form) for form in forms]
+    said = [SequenceClassifier(**FEW).fit(form, y).predict_proba(form) for form in forms]
     for other in said[1:]:
         np.testing.assert_array_equal(other, said[0])
 
@@ -96,13 +96,13 @@ def test_numbers_come_in_their_own_unit_and_scale_with_it():
 
 def test_targets_of_every_row_are_answered_row_by_row_in_the_order_of_the_rows():
     frame = table(6).drop(columns="label").assign(y=lambda f: f.x * 2)
-    found = SequenceRegressor(**QUICK, sequence="who", time="t").fit(frame, "y")
+    found = SequenceRegressor(**FEW, sequence="who", time="t").fit(frame, "y")
     said = found.predict(frame.drop(columns="y"))
     assert said.index.equals(frame.index)
     shuffled = frame.sample(frac=1, random_state=1)
     np.testing.assert_allclose(found.predict(shuffled).loc[frame.index], said, atol=1e-5)
     X, _ = by_sequence(frame, "who")
-    listed = SequenceRegressor(**QUICK, time="t").fit([part.drop(columns="y") for part in X], [part.y.to_numpy() for part in X])
+    listed = SequenceRegressor(**FEW, time="t").fit([part.drop(columns="y") for part in X], [part.y.to_numpy() for part in X])
     assert [len(part) for part in listed.predict([part.drop(columns="y") for part in X])] == [12] * 6
 
 
@@ -111,8 +111,8 @@ def test_predictions_are_what_the_model_says_of_standardized_values_at_the_last_
     frame = table(12, 7)[["who", "t", "x"]]
     X, _ = by_sequence(frame, "who")
     y = np.array([part.x.max() for part in X])
-    found = SequenceRegressor(**QUICK, time=time, inputs=["x"]).fit(X, y)
-    forecast = Forecaster(**QUICK, time=time, inputs=["x"]).fit(X, "x")
+    found = SequenceRegressor(**FEW, time=time, inputs=["x"]).fit(X, y)
+    forecast = Forecaster(**FEW, time=time, inputs=["x"]).fit(X, "x")
     (column,) = found.fitted_.inputs
     mean, deviation = column.scale
     xs = torch.tensor(np.array([(part.x - mean) / deviation for part in X])).float().T[..., None]
@@ -130,7 +130,7 @@ def test_predictions_are_what_the_model_says_of_standardized_values_at_the_last_
 def test_what_the_model_reads_has_flags_the_order_of_time_and_of_the_ids_and_no_test_is_claimed():
     frame = table(6)[["who", "t", "x"]].sample(frac=1, random_state=0)
     frame.loc[frame.index[:5], "x"] = np.nan
-    found = SequenceRegressor(**QUICK, sequence="who", time="t", inputs=["x"]).fit(frame, frame.groupby("who").t.max())
+    found = SequenceRegressor(**FEW, sequence="who", time="t", inputs=["x"]).fit(frame, frame.groupby("who").t.max())
     batch = found.read(frame)
     for k, who in enumerate(frame["who"].unique()):
         part = frame[frame["who"] == who].sort_values("t")
@@ -150,7 +150,7 @@ def test_columns_of_chances_are_in_the_order_of_the_classes():
 def test_targets_of_a_table_by_id_may_come_in_any_order():
     frame = table(12)[["who", "t", "x"]]
     y = frame.groupby("who").x.max()
-    said = [SequenceRegressor(**QUICK, sequence="who", time="t").fit(frame, each).predict(frame) for each in (y, y[::-1])]
+    said = [SequenceRegressor(**FEW, sequence="who", time="t").fit(frame, each).predict(frame) for each in (y, y[::-1])]
     np.testing.assert_array_equal(*said)
 
 
@@ -162,7 +162,7 @@ def test_sequences_of_one_row_are_read_once_the_unit_of_time_is_known():
 
 def test_several_numbers_are_learned_at_once():
     X, y = np.random.default_rng(0).normal(size=(12, 5)), np.random.default_rng(1).normal(size=(12, 3))
-    assert SequenceRegressor(**QUICK).fit(X, y).predict(X).shape == (12, 3)
+    assert SequenceRegressor(**FEW).fit(X, y).predict(X).shape == (12, 3)
 
 
 def test_what_follows_is_forecast_for_each_sequence():
@@ -179,7 +179,7 @@ def test_what_follows_is_forecast_for_each_sequence():
 def test_missing_values_are_read_where_some_were_missing_in_the_fit(missing):
     frame = table(8)
     with_gaps = frame.assign(x=frame.x.astype(object).where(frame.index % 5 != 0, missing))
-    found = SequenceClassifier(**QUICK, sequence="who", time="t").fit(with_gaps, "label")
+    found = SequenceClassifier(**FEW, sequence="who", time="t").fit(with_gaps, "label")
     assert np.isfinite(found.predict_proba(with_gaps)).all(axis=None)
     full = SequenceClassifier(**QUICK | {"steps": 2}, sequence="who", time="t").fit(frame, "label")
     with pytest.raises(ValueError, match="x has no value in row 1, and nothing was missing"):
@@ -189,8 +189,8 @@ def test_missing_values_are_read_where_some_were_missing_in_the_fit(missing):
 def test_dates_are_times():
     frame = table(8)
     dated = frame.assign(t=pd.Timestamp("2026-01-01") + pd.to_timedelta(frame.t, "h"))
-    one = SequenceClassifier(**QUICK, sequence="who", time="t").fit(frame, "label").predict_proba(frame)
-    other = SequenceClassifier(**QUICK, sequence="who", time="t").fit(dated, "label").predict_proba(dated)
+    one = SequenceClassifier(**FEW, sequence="who", time="t").fit(frame, "label").predict_proba(frame)
+    other = SequenceClassifier(**FEW, sequence="who", time="t").fit(dated, "label").predict_proba(dated)
     np.testing.assert_allclose(other, one, atol=1e-4)
 
 
@@ -346,7 +346,7 @@ def test_numbers_in_another_unit_than_those_of_the_fit_are_refused():
 
 def test_the_same_settings_give_the_same_weights_and_others_do_not():
     X, y = np.random.default_rng(0).normal(size=(8, 5)), np.arange(8) % 2
-    model = SequenceClassifier(**QUICK)
+    model = SequenceClassifier(**FEW)
     said = model.fit(X, y).predict_proba(X)
     assert np.array_equal(clone(model).fit(X, y).predict_proba(X), said)
     assert not np.array_equal(clone(model).set_params(random_state=1).fit(X, y).predict_proba(X), said)
@@ -355,8 +355,8 @@ def test_the_same_settings_give_the_same_weights_and_others_do_not():
 
 def test_settings_are_searched_over_whole_sequences():
     X, y = by_sequence(table(12), "who", "label")
-    assert cross_val_score(SequenceClassifier(**QUICK | {"steps": 5}, time="t"), X, y, cv=3).shape == (3,)
-    found = GridSearchCV(SequenceClassifier(**QUICK | {"steps": 5}, time="t"), {"hidden": [4, 6]}, cv=2).fit(X, y)
+    assert cross_val_score(SequenceClassifier(**FEW, time="t"), X, y, cv=3).shape == (3,)
+    found = GridSearchCV(SequenceClassifier(**FEW, time="t"), {"hidden": [4, 6]}, cv=2).fit(X, y)
     assert found.best_params_["hidden"] in (4, 6)
 
 
@@ -485,8 +485,8 @@ def test_a_setting_that_a_message_names_is_taken(column, cells, setting):
     X, y = [frame] * 4, [0.0, 1.0, 0.5, 2.0]
     ((name, value),) = setting.items()
     with pytest.raises(ValueError, match=f"{name}={value}"):
-        SequenceRegressor(**QUICK, time="t").fit(X, y)
-    found = SequenceRegressor(**QUICK, time="t", settings=setting).fit(X, y)
+        SequenceRegressor(**FEW, time="t").fit(X, y)
+    found = SequenceRegressor(**FEW, time="t", settings=setting).fit(X, y)
     assert np.isfinite(found.predict(X)).all()
     if name == "decimal":
         assert found.fitted_.inputs[0].scale[0] == pytest.approx(5125)
@@ -495,4 +495,4 @@ def test_a_setting_that_a_message_names_is_taken(column, cells, setting):
 def test_no_class_is_called_untested_where_nothing_is_tested():
     frame = table(8)[["who", "t", "x"]]
     y = pd.Series(["a", "a", "a", "a", "b", "a", "a", "a"], index=frame["who"].unique())
-    assert "never tested" not in SequenceClassifier(**QUICK, sequence="who", time="t").fit(frame, y).fitted_.words
+    assert "never tested" not in SequenceClassifier(**FEW, sequence="who", time="t").fit(frame, y).fitted_.words
