@@ -17,7 +17,7 @@ def pytest_collection_modifyitems(config, items):
         return
     products = {}
     for item in items:
-        if (call := getattr(item, "callspec", None)) and not call.marks:
+        if (call := getattr(item, "callspec", None)) and len(call._idlist) > 2 and not call.marks:
             products.setdefault((item.parent, item.originalname), []).append(item)
     for cases in products.values():
         kept = covering([case.callspec._idlist for case in cases])  # an id for each `parametrize`, of all its arguments
