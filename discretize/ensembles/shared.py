@@ -9,11 +9,12 @@ from __future__ import annotations
 import copy
 import itertools
 import random
+from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import is_dataclass
-from functools import lru_cache
-from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType, TracebackType
+from functools import cached_property, lru_cache, partial
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType, TracebackType
 from typing import Any
 
 import numpy as np
@@ -34,8 +35,12 @@ LEFT_OUT = (frozenset(vars(nn.Module())) - {"training"}) | NOTES | {"dt_given"} 
 TABLES = ("_parameters", "_buffers", "_modules", *HOOKS)
 RANDOM_NUMBERS = "Python's and NumPy's random numbers"
 DRAWN = "", RANDOM_NUMBERS
+CONTAINERS = (list, tuple, dict, set, frozenset, str, bytes, bytearray, deque)
+MOST_COMPARED = 20_000  # numbers of a global
 SIMPLE = frozenset({*PLAIN, bool})
-WRAPPED = ("fget", "__func__", "func")  # by properties, static methods and partial functions
+WRAPPED: dict[type, str] = {property: "fget", cached_property: "func", partial: "func"}
+WRAPPED |= dict.fromkeys((staticmethod, classmethod, MethodType), "__func__")
+BOUND = (BuiltinFunctionType, MethodType)
 
 
 def tensors_of(module: nn.Module) -> dict[str, Tensor]:
@@ -260,10 +265,16 @@ def _snapshot(module: nn.Module, held: list[Attributes]) -> dict[tuple[str, str]
         found |= {(name, key): id(each) for table in (part._parameters, part._modules) for key, each in table.items()}
     classes = {each: None for kind in dict.fromkeys(map(type, parts.values())) for each in kind.__mro__}
     own = [each for each in classes if _is_own(each)]
-    attributes, of_classes = [*_attributes(module)], [(kind, *item) for kind in own for item in vars(kind).items()]
-    functions = [function for *_, value in (*attributes, *of_classes) if (function := _function(value))]
+    attributes = [*_attributes(module)]
+    of_classes = [
+        (kind.__name__, key, value)
+        for kind in own
+        for key, value in vars(kind).items()
+        if not (key.startswith("__") or _function(value))
+    ]
     names = {id(part): name for name, part in parts.items()}
-    for name, key, value in itertools.chain(attributes, _beside_code(of_classes), _globals_read(functions)):
+    functions = [function for *_, value in (*attributes, *of_classes) if (function := _function(value))]
+    for name, key, value in itertools.chain(attributes, of_classes, _read_by_code([*classes], functions)):
         found[name, key] = value if isinstance(value, _RandomNumbers) else _copied(value) or _compared(value, names, held)
     return found
 
@@ -272,34 +283,56 @@ def _is_own(code: Any) -> bool:
     return code.__module__ is not None and code.__module__.partition(".")[0] not in LIBRARIES
 
 
-def _beside_code(of_classes: Iterable[tuple[type, str, Any]]) -> Iterator[tuple[str, str, Any]]:
-    """Yield what classes keep: of methods the defaults, attributes and closures."""
-    for kind, key, value in of_classes:
-        if function := _function(value):
-            kept: list[Any] = [each for each in (function.__defaults__, function.__kwdefaults__, vars(function)) if each]
-            kept += [each for each in _closure(function) if not isinstance(each, type)]
-            yield kind.__name__, key, kept
-        elif not key.startswith("__"):
-            yield kind.__name__, key, value
-
-
-def _globals_read(functions: list[FunctionType]) -> Iterator[tuple[str, str, Any]]:
-    """Yield what these functions, and those that they name, read of their modules: (module, name, value)."""
+def _read_by_code(classes: list[type], functions: list[FunctionType]) -> Iterator[tuple[str, str, Any]]:
+    """Yield defaults, closures and globals of code that a call may run: functions, methods of classes that libraries know by
+    name, such as `forward`, and what those name: (place, name, value)."""
+    of_libraries = {key for kind in classes if not _is_own(kind) for key in vars(kind)} - {"__init__"}
+    methods: dict[str, list[FunctionType]] = {}
+    for kind in filter(_is_own, classes):
+        for key, value in vars(kind).items():
+            if function := _function(value):
+                methods.setdefault(key, []).append(function)
+    functions += [function for key, each in methods.items() if key in of_libraries for function in each]
     codes: set[CodeType] = set()
     while functions:
         function = functions.pop()
         if function.__code__ in codes or not _is_own(function):
             continue
         codes.add(function.__code__)
-        functions += filter(None, map(_function, _closure(function)))
-        for name in _names_in(function.__code__):
-            value = function.__globals__.get(name)
-            if name == "random" or isinstance(getattr(value, "__self__", None), random.Random | np.random.RandomState):
+        place = function.__qualname__.rpartition("<locals>.")[2]
+        kept = {"": function.__defaults__, "__kwdefaults__": function.__kwdefaults__, "__dict__": vars(function)}
+        yield from ((place, key, value) for key, value in kept.items() if value)
+        read = [(function.__module__, name, function.__globals__.get(name)) for name in _names_in(function.__code__)]
+        for where, name, value in [*read, *((place, name, value) for name, value in _closure(function))]:
+            functions += methods.get(name, [])
+            of = value.__self__ if isinstance(value, BOUND) else None
+            if name == "random" or isinstance(of, random.Random | np.random.RandomState):
                 yield *DRAWN, _RandomNumbers()
             elif isinstance(value, FunctionType):
                 functions.append(value)
             elif not isinstance(value, type | BuiltinFunctionType | ModuleType | None):
-                yield function.__module__, name, value
+                yield where, name, _if_small(value)
+
+
+def _if_small(value: Any) -> Any:
+    """Return the value, or of a large one which it is and its size, of tensors how often they were written into."""
+    if isinstance(value, Tensor | nn.Module):
+        tensors = [value] if isinstance(value, Tensor) else tensors_of(value).values()
+        return id(value), *(None if each.is_inference() else each._version for each in tensors)
+    size = value.size if isinstance(value, np.ndarray) else len(value) if isinstance(value, CONTAINERS) else 0
+    return value if size <= MOST_COMPARED else (id(value), size)
+
+
+def _closure(function: FunctionType) -> Iterator[tuple[str, Any]]:
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with suppress(ValueError):  # of one that is empty
+            yield name, cell.cell_contents
+
+
+def _function(value: object) -> FunctionType | None:
+    """Return the function that a class keeps so, perhaps as a property or a static method."""
+    kept = next((getattr(value, key) for kind, key in WRAPPED.items() if isinstance(value, kind)), value)
+    return kept if isinstance(kept, FunctionType) else None
 
 
 class _RandomNumbers:
@@ -326,20 +359,6 @@ def _names_in(code: CodeType) -> tuple[str, ...]:
     """Return the names that code reads, and the code within it: of globals, and of attributes."""
     within = (each for each in code.co_consts if isinstance(each, CodeType))
     return tuple(dict.fromkeys(itertools.chain(code.co_names, *map(_names_in, within))))
-
-
-def _closure(function: FunctionType) -> list[object]:
-    contents: list[object] = []
-    for cell in function.__closure__ or ():
-        with suppress(ValueError):  # of one that is empty
-            contents.append(cell.cell_contents)
-    return contents
-
-
-def _function(value: object) -> FunctionType | None:
-    """Return the function that a class keeps so, perhaps as a property or a static method."""
-    kept = next((getattr(value, key) for key in WRAPPED if hasattr(type(value), key)), value)
-    return kept if isinstance(kept, FunctionType) else None
 
 
 def _compared(value: object, names: dict[int, str], held: list[Attributes]) -> Any:

@@ -52,8 +52,8 @@ class Latent(nn.Module):
         self.fc1, self.fc2, self.fc3, self.elu = *layers, nn.ELU(inplace=True)
 
     def forward(self, t: Tensor, x: Tensor) -> Tensor:
-        found: Tensor = self.fc3(self.elu(self.fc2(self.elu(self.fc1(x)))))
-        return found
+        slope: Tensor = self.fc3(self.elu(self.fc2(self.elu(self.fc1(x)))))
+        return slope
 
 
 class Counting(Latent):
@@ -82,8 +82,8 @@ class Spiral(nn.Module):
             nn.init.zeros_(layer.bias)
 
     def forward(self, t: Tensor, y: Tensor) -> Tensor:
-        found: Tensor = self.net(y**3)
-        return found
+        slope: Tensor = self.net(y**3)
+        return slope
 
 
 class Ball(nn.Module):

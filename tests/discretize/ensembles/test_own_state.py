@@ -308,6 +308,7 @@ def counts_in_the_class(module, x):
 
 
 COUNTED = {"calls": 0}
+LARGE, NEVER_READ = [*range(20_001)], iter(())
 
 
 def counts_in_a_global(module, x):
@@ -371,6 +372,26 @@ def draws_by_python():
 
 def draws_by_numpy():
     return np.random.rand()
+
+
+def test_globals_and_closures_that_stay_as_they_are_are_no_state():
+    import math  # noqa: PLC0415 - in a closure
+
+    table, scale = {"a": nn.Tanh(), "b": LARGE}, torch.ones(3)
+
+    class Reads(nn.Linear):
+        def forward(self, x, factor=math.pi):
+            return table["a"](super().forward(x)) * scale * math.sqrt(factor) * len(LARGE) * COUNTED["calls"]
+
+        def loader(self):
+            return NEVER_READ
+
+    networks, x = [Reads(3, 3) for _ in range(3)], torch.randn(5, 3)
+    COUNTED["calls"] = 2
+    many = ensemble(networks)
+    for _ in range(2):
+        assert_close(many(x), torch.stack([one(x) for one in networks]), **ROUNDING)
+    assert many.stats["engine_why"] is None
 
 
 @pytest.mark.parametrize("draw", [draws_by_python, draws_by_numpy])
