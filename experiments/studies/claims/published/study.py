@@ -26,9 +26,9 @@ from experiments.studies.claims.published import flipflop, sine
 from experiments.studies.claims.published.networks import FOLDER, PUBLISHED, reduced
 from experiments.studies.claims.published.trials import DRAWN, Drawn
 from experiments.studies.claims.time_steps import measures
-from experiments.studies.claims.time_steps.tables import gone, in_words
+from experiments.studies.claims.time_steps.tables import gone, in_words, spread_of
 from experiments.studies.results import Results, groups, where
-from experiments.studies.specs import Table, first
+from experiments.studies.specs import Table
 from experiments.studies.study import Described, Measured, Point, Record, Row, Run, Sizes, Study, data_path, scales, words_beside
 from experiments.studies.verdicts import Compared, Every, Part, Verdict
 
@@ -78,7 +78,7 @@ class PublishedSteps(Study):
             "the accuracy of their notebook. Choices: the share of trials that are answered otherwise.",
             by={"network": "network", "dt/τ": "dt"},
             columns={
-                "printed": first("printed"),
+                "printed": lambda rows: _mean(rows, "printed"),
                 "by the step": lambda rows: _mean(rows, "own"),
                 "solved": lambda rows: _mean(rows, "exact"),
                 "lost": lambda rows: in_words(_lost(rows, "own", "exact")),
@@ -107,20 +107,20 @@ class PublishedSteps(Study):
                 "moving, step": "moving",
                 "moving, solved": "exact moving",
             },
-            data=lambda results: where(results.rows, kind="held"),
+            data=lambda results: where(results.rows, kind="held").query("not held.str.startswith('stimulus')"),
         ),
         Table(
             "The sine: R² over the two periods of a trial, without noise; its cycle after 200 τ. Gone: in how many, of how many, "
             "the equation has no rhythm left.",
             by={"dt/τ": "dt"},
             columns={
-                "by the step": "own",
+                "by the step": lambda rows: _mean(rows, "own"),
                 "solved": "exact",
                 "lost": lambda rows: in_words(_lost(rows, "own", "exact")),
                 "amplitude": "amplitude",
                 "solved ": "exact amplitude",
-                "period": "period",
-                "solved  ": "exact period",
+                "period": lambda rows: spread_of(rows, "period"),
+                "solved  ": lambda rows: spread_of(rows, "exact period"),
                 "gone": gone,
                 "updates": "updates",
             },

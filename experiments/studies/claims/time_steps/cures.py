@@ -45,7 +45,7 @@ class StepCures(Study):
 
     name = "ctrnn-steps-cures"
     question, claim, source, prior_work, *resolutions = words_beside(__file__)
-    minutes: ClassVar = {"smoke": 0.2, "small": 15, "paper": 60}
+    minutes: ClassVar = {"smoke": 0.5, "small": 120, "paper": 600}
     sizes: ClassVar = scales(
         hidden=(8, 64, 64),
         steps=(3, 800, 2000),
@@ -109,9 +109,11 @@ class StepCures(Study):
 
     def verdict(self, results: Results) -> Verdict:
         rows = where(results.rows, rate=RATE)
-        if rows.empty or rows.groupby(["step", "training"])["seed"].nunique().min() < 2 or rows["step"].nunique() < len(CELLS):
-            raise NotEnoughError("two seeds of every cell are needed")
+        seeds = rows.groupby("step")["seed"].nunique() if len(rows) else {}
+        if min(seeds.get(step, 0) for step in (EULER, NOISY)) < 2:
+            raise NotEnoughError("two seeds of Euler's step are needed, with noise and without")
         of = {step: learned(where(rows, step=step, training=AS_TRAINED)) for step in (EULER, NOISY, TRAPEZOID)}
+        implicit = None if len(of[TRAPEZOID]) < 2 else of[TRAPEZOID]
         tuned = {training: where(rows, step=EULER, training=training) for training in (BY_EXACT, BY_EULER)}
         off = pd.merge(of[EULER], of[NOISY], on="seed", suffixes=("", " noisy"))
         halved = (off["own noisy"] - off["exact noisy"]) - (off["own"] - off["exact"]) / 2
@@ -119,9 +121,9 @@ class StepCures(Study):
             [
                 Part(
                     "the size of a rhythm that the trapezoid trained is kept",
-                    Compared(paired(of[TRAPEZOID]["size"] - 1), COUNTED, absent=True, printed=False),
+                    None if implicit is None else Compared(paired(implicit["size"] - 1), COUNTED, absent=True, printed=False),
                 ),
-                Part("and it loses R²", Compared(lost(of[TRAPEZOID]), COUNTED, printed=False)),
+                Part("and it loses R²", None if implicit is None else Compared(lost(implicit), COUNTED, printed=False)),
                 Part(
                     "with noise Euler's step loses less than half as much",
                     Compared(paired(halved), -COUNTED, printed=False),
