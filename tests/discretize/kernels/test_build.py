@@ -32,8 +32,8 @@ HEADER = "static REAL shifted(REAL x) { return x + REAL(0.5); }\n"
 ASK = """
 import ctypes, sys
 from pathlib import Path
-from discretize.kernels.build import Source, library
-made = library(Source(Path(sys.argv[1], "tiny.cpp")), {"REAL": "double", "FACTOR": 2})
+from discretize.kernels.build import CppSource, library
+made = library(CppSource(Path(sys.argv[1], "tiny.cpp")), {"REAL": "double", "FACTOR": 2})
 made.tiny.restype, made.tiny.argtypes = ctypes.c_double, [ctypes.c_double]
 print(made.tiny(3.0))
 """
