@@ -7,8 +7,8 @@ from pathlib import Path
 PACKAGES = ("ctrnn", "discretize", "derivations", "experiments")
 SEVERAL = """
 Activation Checked Clock Clocked Comparison Conclusion Counting Curve Equation Every Formula Graph Held Layout Measured
-Moments Network Part Piece Pieces Place Problem Report Row Rows Run Search Sequences Series Settled Shown Slope Solver
-Source Table Unit Verdict Warped Way Words _Curve _End _Function _Jitted
+Moments Network Part Piece Pieces Place Problem Published Report Row Rows Run Search Sequences Series Settled Shown Slope Solver
+Source Table Unit Verdict Warped Way Words _Curve _End _Function
 """
 
 
