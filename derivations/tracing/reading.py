@@ -22,20 +22,6 @@ __all__ = ["UnknownOperation", "read", "values_of"]
 
 # Where and how numbers are stored; a type that changes them is seen at the result.
 WITHOUT_MEANING = {"dtype", "layout", "device", "pin_memory", "memory_format", "implicit", "out_dtype"}
-RANDOM = {
-    "native_dropout",
-    "bernoulli",
-    "rand",
-    "randn",
-    "rand_like",
-    "randn_like",
-    "normal",
-    "uniform",
-    "randint",
-    "multinomial",
-}
-
-
 Result: TypeAlias = Entries | list[Entries] | None
 
 
@@ -72,7 +58,7 @@ def values_of(program: ModuleRecord, letters: Mapping[str, object]) -> dict[str,
 
 def _check_known(node: Node) -> None:
     name = operation_name(node)
-    if name in RANDOM or (isinstance(node.target, compat.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags):
+    if isinstance(node.target, compat.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags:
         raise ValueError(f"the code draws random numbers ({name}): {source_line(node)}. Call `module.eval()` if it is dropout.")
     overload = getattr(node.target, "_overloadname", "")
     if not (has_reading(name, overload) or _is_conversion(node)) and isinstance(

@@ -345,8 +345,9 @@ def _differs(setting: Setting, ran: Any, recorded: Any) -> bool:
     return False
 
 
-# Operations that tell Python a number, or as many entries as numbers say; and methods that do so by none.
-TELL = ("_local_scalar_dense", "equal", "allclose", "nonzero", "masked_select", "_unique2", "unique_dim", "repeat_interleave")
+# Operations that tell Python a number, or as many entries as numbers say, by what torch notes of them; and methods that do so by
+# none.
+TELL = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 METHODS = ("tolist", "numpy", "__array__", "__dlpack__", "data_ptr", "untyped_storage", "__repr__", "__format__")
 
 
@@ -388,8 +389,8 @@ class _Looks(compat.TorchDispatchMode):
     def __torch_dispatch__(self, function: Any, types: object, args: Any = (), kwargs: Any = None) -> Any:
         answer = function(*args, **(kwargs or {}))
         if any(_memory(t) in self.followed for t in compat.tree_leaves((args, kwargs)) if isinstance(t, Tensor)):
-            name = function.overloadpacket.__name__
-            if name in TELL or (name == "index" and any(t is not None and t.dtype == torch.bool for t in args[1])):
+            is_index = function.overloadpacket is torch.ops.aten.index  # as many entries as numbers say only by a mask
+            if TELL & {*function.tags} and not (is_index and all(t is None or t.dtype != torch.bool for t in args[1])):
                 self.note_read((args, kwargs))
             self.followed.update((_memory(t), t) for t in compat.tree_leaves(answer) if isinstance(t, Tensor))
         return answer

@@ -293,6 +293,11 @@ def far_away_by(looked_at):
     return lambda self, x, h: 2 * h if not torch.compiler.is_compiling() and looked_at(h) else h
 
 
+def counted_entries(entries):
+    """Looks at how many entries there are, where the size of a batch is a number above 1, as it is in no record."""
+    return twice_if(lambda self, h: type(h.shape[0]) is int and h.shape[0] > 1 and len(entries((h > 1000).flatten())) > 1)
+
+
 class OfGradients(torch.autograd.Function):
     @staticmethod
     def forward(ctx, h):
@@ -359,6 +364,8 @@ DECEIVING = {
     "an array where nobody compiles": far_away_by(lambda h: h.detach().numpy()[0, 0] > 1000),
     "an array made of a computed one": far_away_by(lambda h: np.asarray((2 * h).detach())[0, 0] > 1000),
     "a mask where nobody compiles": far_away_by(lambda h: len(h[h > 1000]) > 0),
+    "as many entries as runs of equal numbers": counted_entries(lambda far: far.unique_consecutive()),
+    "as many entries as the largest number": counted_entries(lambda far: far.long().bincount()),
     "a function of its own": lambda self, x, h: OfGradients.apply(h),
 }
 
