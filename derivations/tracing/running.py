@@ -348,7 +348,8 @@ def _differs(setting: Setting, ran: Any, recorded: Any) -> bool:
 # Operations that tell Python a number, or as many entries as numbers say, by what torch notes of them; and methods that do so by
 # none.
 TELL = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
-METHODS = ("tolist", "numpy", "__array__", "__dlpack__", "data_ptr", "untyped_storage", "__repr__", "__format__")
+METHODS = set("tolist numpy __array__ __dlpack__ data_ptr untyped_storage __repr__ __format__ apply_ map_ map2_".split())  # noqa: SIM905
+BESIDE_THE_FIRST = ("tensor_split", "_pack_padded_sequence")  # which read lengths from their other tensors
 
 
 class _Methods(TorchFunctionMode):
@@ -359,8 +360,9 @@ class _Methods(TorchFunctionMode):
         self.looks = looks
 
     def __torch_function__(self, function: Any, types: object, args: Any = (), kwargs: Any = None) -> Any:
-        if getattr(function, "__name__", "") in METHODS:
-            self.looks.note_read(args)
+        name = getattr(function, "__name__", "")
+        if name in METHODS or name in BESIDE_THE_FIRST:
+            self.looks.note_read((args if name in METHODS else args[1:], kwargs))
         return function(*args, **(kwargs or {}))
 
 

@@ -14,6 +14,7 @@ import pytest
 import torch
 from sympy import symbols
 from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence
 from torch.utils import _python_dispatch
 from torch.utils._traceback import CapturedTraceback
 
@@ -295,7 +296,18 @@ def far_away_by(looked_at):
 
 def counted_entries(entries):
     """Looks at how many entries there are, where the size of a batch is a number above 1, as it is in no record."""
-    return twice_if(lambda self, h: type(h.shape[0]) is int and h.shape[0] > 1 and len(entries((h > 1000).flatten())) > 1)
+    return twice_if(lambda self, h: type(h.shape[0]) is int and h.shape[0] > 1 and len(entries((h > 1000).flatten().long())) > 1)
+
+
+def called_with_numbers(hand_out):
+    """What is above 1, by a function that torch calls with the numbers of a tensor."""
+
+    def far(of):
+        seen = []
+        hand_out(of.clone(), lambda *numbers: seen.append(numbers[-1]) or numbers[0])
+        return [0] * (1 + max(seen))
+
+    return counted_entries(far)
 
 
 class OfGradients(torch.autograd.Function):
@@ -365,7 +377,13 @@ DECEIVING = {
     "an array made of a computed one": far_away_by(lambda h: np.asarray((2 * h).detach())[0, 0] > 1000),
     "a mask where nobody compiles": far_away_by(lambda h: len(h[h > 1000]) > 0),
     "as many entries as runs of equal numbers": counted_entries(lambda far: far.unique_consecutive()),
-    "as many entries as the largest number": counted_entries(lambda far: far.long().bincount()),
+    "as many entries as the largest number": counted_entries(lambda far: far.bincount()),
+    "as many entries as a place in another tensor": counted_entries(lambda far: torch.zeros(9).tensor_split(1 + far)[0]),
+    "as many entries as a packed length": counted_entries(
+        lambda far: pack_padded_sequence(torch.zeros(2, 1, 1), 1 + far.amax(0, keepdim=True)).data
+    ),
+    "a function of one number after the other": called_with_numbers(lambda of, take: of.apply_(take)),
+    "a function of two numbers": called_with_numbers(lambda of, take: of.map_(of, take)),
     "a function of its own": lambda self, x, h: OfGradients.apply(h),
 }
 
