@@ -81,7 +81,7 @@ def write_report(found: Report, form: str, out: Path | None, command: str) -> No
     else:
         width = min(shutil.get_terminal_size((report.WIDTH, 24)).columns, WIDTH) if out is None else report.WIDTH
         text = found.markdown() if form == "markdown" else "\n".join([*found.lines(max(width, 40)), ""])
-    _put(text, out, found.summary[1])
+    _put(text, out, found.summary[:2][-1])  # of a cell as text the verdict is the title, and the exit status alone is left
 
 
 def _put(text: str, out: Path | None, summary: str) -> None:

@@ -76,6 +76,15 @@ def test_arguments_of_a_class_are_given_or_are_sizes_that_it_needs(tmp_path, cap
         assert message in capsys.readouterr().err
 
 
+def test_a_verdict_is_written_to_a_file_as_it_is_printed(cell, tmp_path, capsys):
+    (tmp_path / "field.py").write_text("import ctrnn\n\ndef plain():\n    return ctrnn.plain(1, 1)\n")
+    assert main(["prove", f"{tmp_path}/field.py:plain"]) == 0
+    printed = capsys.readouterr().out
+    assert main(["prove", f"{tmp_path}/field.py:plain", "--out", f"{tmp_path}/verdict.txt"]) == 0
+    assert (tmp_path / "verdict.txt").read_text() == printed
+    assert capsys.readouterr().err == f"Exit status 0. Written to {tmp_path}/verdict.txt.\n"
+
+
 def test_without_equations_a_field_is_proved_to_be_its_formula(cell, tmp_path, capsys):
     field = "import ctrnn\n\nclass Halved(ctrnn.Relaxation):\n    formula = 'dh/dt = ({candidate} - h) / 2'\n"
     (tmp_path / "field.py").write_text(
