@@ -14,6 +14,7 @@ from matplotlib.figure import Figure, SubFigure
 from matplotlib.lines import Line2D
 
 from ctrnn.storage.files import write_atomically
+from experiments.bench.parts.cells import BY_DEFAULT
 from experiments.bench.parts.growth import exponent, sweeps
 from experiments.bench.rows import BACKWARD, data_frame, ratio
 from experiments.reports import plots
@@ -24,7 +25,11 @@ __all__ = ["overview", "save"]
 
 LIGHT = {placeholder: light for placeholder, light, _ in COLOURS.values()}
 BLUE, ORANGE, GREEN, PURPLE, INK, MUTED = (COLOURS[name][1] for name in ("blue", "orange", "green", "purple", "ink", "muted"))
-ENGINES = {"compiled": (BLUE, "o", "ours, compiled"), "steps": (ORANGE, "^", "ours, step by step")}
+ENGINES = {
+    "compiled": (BLUE, "o", "ours, compiled"),
+    "steps": (ORANGE, "^", "ours, step by step"),
+    BY_DEFAULT: (GREEN, "s", "ours, at first"),
+}
 THEIRS = (PURPLE, "D", "torch.nn, torchdiffeq, torchode, diffrax")
 DASHES = ("-", (0, (5, 1.5)), (0, (3, 1, 1, 1)), (0, (1.2, 1.2)))
 WIDTH = 8.0  # inches
@@ -100,8 +105,8 @@ def _caption(record: Mapping[str, Any]) -> str:
 
 def _with_lines(rows: pd.DataFrame) -> pd.DataFrame:
     """The line of the panel for each row: a field for all its engines, or a peer alone."""
-    names = rows["candidate"].str.rpartition(", ")
-    return rows.assign(line=names[0].where(names[2].isin(ENGINES), rows["candidate"]), ending=names[2])
+    names = rows["candidate"].str.extract(rf"^(.*), ({'|'.join(ENGINES)})$")
+    return rows.assign(line=names[0].fillna(rows["candidate"]), ending=names[1])
 
 
 def _ratios(ax: Axes, title: str, rows: pd.DataFrame) -> None:

@@ -388,7 +388,12 @@ def record():
     """A cell twice as fast as torch's, and a solve that took a tenth."""
     made = [
         Row("cells", "T 6", name, work, [seconds, 3 * seconds, None], facts={"engine": "steps"})
-        for name, seconds in (("torch.nn.GRU", 0.25), ("gated, compiled", 0.125), ("gated, steps", 0.5))
+        for name, seconds in (
+            ("torch.nn.GRU", 0.25),
+            ("gated, compiled", 0.125),
+            ("gated, steps", 0.5),
+            (f"gated, {BY_DEFAULT}", 0.25),
+        )
         for work in (FORWARD, BACKWARD)
     ]
     facts = {"tolerance": 1e-5, "error": 2e-7, "evaluations": 1234, "engine": "", "compile_seconds": 0.0}
@@ -423,7 +428,7 @@ def record():
 def test_tables_show_medians_and_ratios_of_the_rows(record):
     lines = page.document(record).splitlines()
     assert "**T 6, forward**, times torch.nn.GRU; torch.nn.GRU takes 500 ms (at most 750 ms)" in lines
-    assert "| gated | – | 0.50 | 2.00 | – |" in lines
+    assert "| gated | – | 0.50 | 2.00 | 1.00 |" in lines
     assert "| a | 1e-05 | 2.0e-07 | 1,234 | 0.5 | 1.00 | 0.5 | 1.00 | – |" in lines
     assert "| b | 1e-05 | 2.0e-07 | 1,234 | 5 | 10.0 | 5 | 10.0 | 2.5 |" in lines
     assert "| a | 1 | 2 | 1.00 |" in lines
@@ -457,14 +462,14 @@ def test_default_calls_are_measured_before_a_kernel_has_paid(monkeypatch):
 def test_without_the_reference_a_table_has_milliseconds(record):
     alone = data_frame([row for row in record["rows"] if row["candidate"] != "torch.nn.GRU"])
     assert "**T 6, forward**, milliseconds" in page.part_of(alone, "cells")
-    assert "| gated | – | 250 | 1e+03 | – |" in page.part_of(alone, "cells")
+    assert "| gated | – | 250 | 1e+03 | 500 |" in page.part_of(alone, "cells")
 
 
 def test_the_page_has_a_place_for_every_part_and_is_filled_between_its_markers(record):
     text = "a\n<!-- bench: cells -->\nold\n<!-- end -->\nb\n<!-- bench: machine -->\n<!-- end -->\n"
     filled = page.filled(text, record)
     assert "old" not in filled
-    assert "| gated | – | 0.50 | 2.00 | – |" in filled
+    assert "| gated | – | 0.50 | 2.00 | 1.00 |" in filled
     assert "`ctrnn bench`" in filled
     assert page.filled(filled, record) == filled
     with pytest.raises(ValueError, match="no part 'cels'"):
@@ -478,6 +483,9 @@ def test_the_figure_names_axes_candidates_and_machine(record, tmp_path):
     for word in ("times torch.nn.GRU", "seconds", "length, in samples", "faster", "Cells, T 6", "Exact solves, T 3", "gated"):
         assert word in words, word
     assert record["machine"]["processor"] in words
+    panel = figure.axes[0]
+    assert [label.get_text() for label in panel.get_yticklabels()] == ["torch.nn.GRU", "gated"]  # all engines on one line
+    assert len({line.get_color() for line in panel.lines if line.get_marker() in ("o", "^", "s")}) == 3
     for name, beginning in (("figure.svg", b"<"), ("figure.png", b"\x89PNG")):
         save(figure, tmp_path / name)
         assert (tmp_path / name).read_bytes().startswith(beginning)
