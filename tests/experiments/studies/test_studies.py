@@ -73,7 +73,7 @@ class Here:
 
 @pytest.fixture
 def without_processes(monkeypatch):
-    monkeypatch.setattr("experiments.studies.runner.WorkerPool", Here)
+    monkeypatch.setattr("experiments.runs.pool.WorkerPool", Here)
 
 
 @pytest.fixture(scope="module")
@@ -164,7 +164,7 @@ def test_shards_are_disjoint_and_complete(tmp_path, whole):
 @pytest.mark.usefixtures("without_processes")
 @pytest.mark.parametrize(("workers", "threads"), [(1, 8), (3, 2), (9, 1)])
 def test_processors_are_shared_out_to_workers_as_threads(workers, threads, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("experiments.studies.runner.cores", lambda: 8)
+    monkeypatch.setattr("experiments.reports.machine.cores", lambda: 8)
     carried_out(tmp_path, workers=workers)
     begun = f"{min(workers, 6)} worker{'s' * (workers > 1)} with {threads} thread{'s' * (threads > 1)} each"
     assert begun in capsys.readouterr().out
