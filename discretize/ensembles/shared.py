@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import is_dataclass
+from enum import Enum
 from functools import cached_property, lru_cache, partial
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType, TracebackType
 from typing import Any
@@ -27,7 +28,8 @@ from ctrnn.own_code import HOOKS
 from ctrnn.storage.comparison import NOTES
 from ctrnn.storage.comparison import overlap as share_memory
 from discretize.kernels.eligibility import is_plain
-from discretize.kernels.record.attributes import LIBRARIES, PLAIN, Attributes, attributes_of
+from discretize.kernels.record.attributes import LIBRARIES, PLAIN, Attributes, attributes_of, stays_as_is
+from discretize.kernels.record.watched import is_installed
 
 __all__ = ["RANDOM_NUMBERS", "SharedState", "buffers_of", "checked_networks", "overlap", "parameter_names", "tensors_of"]
 
@@ -266,17 +268,19 @@ def _snapshot(module: nn.Module, held: list[Attributes]) -> dict[tuple[str, str]
     classes = {each: None for kind in dict.fromkeys(map(type, parts.values())) for each in kind.__mro__}
     own = [each for each in classes if _is_own(each)]
     attributes = [*_attributes(module)]
-    of_classes = [
-        (kind.__name__, key, value)
-        for kind in own
-        for key, value in vars(kind).items()
-        if not (key.startswith("__") or _function(value))
-    ]
+    of_classes = [*itertools.chain.from_iterable(map(_kept_by_class, own))]
     names = {id(part): name for name, part in parts.items()}
     functions = [function for *_, value in (*attributes, *of_classes) if (function := _function(value))]
     for name, key, value in itertools.chain(attributes, of_classes, _read_by_code([*classes], functions)):
         found[name, key] = value if isinstance(value, _RandomNumbers) else _copied(value) or _compared(value, names, held)
     return found
+
+
+def _kept_by_class(kind: type) -> Iterator[tuple[str, str, Any]]:
+    """Yield what a class keeps beside its methods, and beside the tables of an Enum: (class, key, value)."""
+    for key, value in vars(kind).items():
+        if not (key.startswith("__") or (key.startswith("_") and key.endswith("_")) or _function(value)):
+            yield kind.__name__, key, value
 
 
 def _is_own(code: Any) -> bool:
@@ -301,17 +305,35 @@ def _read_by_code(classes: list[type], functions: list[FunctionType]) -> Iterato
         codes.add(function.__code__)
         place = function.__qualname__.rpartition("<locals>.")[2]
         kept = {"": function.__defaults__, "__kwdefaults__": function.__kwdefaults__, "__dict__": vars(function)}
-        yield from ((place, key, value) for key, value in kept.items() if value)
-        read = [(function.__module__, name, function.__globals__.get(name)) for name in _names_in(function.__code__)]
-        for where, name, value in [*read, *((place, name, value) for name, value in _closure(function))]:
+        is_users = not is_installed(function.__code__.co_filename)  # the caches of an installed package are no state
+        if is_users:
+            yield from ((place, key, value) for key, value in kept.items() if value)
+        for where, name, value in [*_read_by_name(function), *((place, name, value) for name, value in _closure(function))]:
             functions += methods.get(name, [])
             of = value.__self__ if isinstance(value, BOUND) else None
-            if name == "random" or isinstance(of, random.Random | np.random.RandomState):
+            if name == "random" or value is random or value is np.random or isinstance(of, random.Random | np.random.RandomState):
                 yield *DRAWN, _RandomNumbers()
             elif isinstance(value, FunctionType):
                 functions.append(value)
-            elif not isinstance(value, type | BuiltinFunctionType | ModuleType | None):
+            elif is_users and isinstance(value, type):
+                of_users = (kind for kind in value.__mro__ if not stays_as_is(kind.__module__))
+                yield from ((of, key, _if_small(each)) for kind in of_users for of, key, each in _kept_by_class(kind))
+            elif is_users and not isinstance(value, BuiltinFunctionType | ModuleType | None):
                 yield where, name, _if_small(value)
+
+
+def _read_by_name(function: FunctionType) -> Iterator[tuple[str, str, Any]]:
+    """Yield globals that the code names, and what it may read of the user's modules among them: (module, name, value)."""
+    modules = {function.__module__: function.__globals__}
+    left = [*modules]
+    while left:
+        module = left.pop()
+        for name in _names_in(function.__code__):
+            value = modules[module].get(name)
+            yield module, name, value
+            if isinstance(value, ModuleType) and value.__name__ not in modules and not stays_as_is(value.__name__):
+                modules[value.__name__] = vars(value)
+                left.append(value.__name__)
 
 
 def _if_small(value: Any) -> Any:
@@ -387,9 +409,9 @@ class _TensorBits:
 
 
 def _copied(value: Any) -> Any:
-    """Copy numbers and words, and lists, dicts and dataclasses of those, of any length; return None for others."""
+    """Copy numbers, words, members of an Enum, and lists, dicts and dataclasses of those, of any length; None for others."""
     kind = type(value)
-    if kind in SIMPLE:
+    if kind in SIMPLE or isinstance(value, Enum):
         return kind, value
     if kind in (list, tuple) and SIMPLE.issuperset(map(type, value)):
         return kind, [*value]

@@ -34,7 +34,18 @@ from discretize.kernels.record.sources import PACKAGES
 from discretize.kernels.record.watched import Unwatched, asked_by_call, asked_in, is_installed, refused, unwatched
 from discretize.solvers.captured import CapturedGlobals, all_globals
 
-__all__ = ["GLOBAL_HOOKS", "LIBRARIES", "OURS", "PLACES", "PLAIN", "Attributes", "GlobalReads", "attributes_of", "beside_tensors"]
+__all__ = [
+    "GLOBAL_HOOKS",
+    "LIBRARIES",
+    "OURS",
+    "PLACES",
+    "PLAIN",
+    "Attributes",
+    "GlobalReads",
+    "attributes_of",
+    "beside_tensors",
+    "stays_as_is",
+]
 
 NO_ROOT = nn.Module()
 PLAIN = (int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
@@ -188,7 +199,7 @@ class GlobalReads:
 
     def _of_module(self, module: ModuleType, seen: set[int], guards: Guards) -> Iterator[Any]:
         seen.add(id(module))
-        stays = _stays(module.__name__)
+        stays = stays_as_is(module.__name__)
         guards.kind(module)
         guards.names(vars(module), self.attributes)
         for value in map(vars(module).get, self.attributes):
@@ -377,9 +388,9 @@ class _Walk:
         if isinstance(value, torch.Generator):
             return self.visit(value.get_state().numpy().tobytes())
         kind = type(value)
-        if isinstance(value, ModuleType) and not _stays(value.__name__):
+        if isinstance(value, ModuleType) and not stays_as_is(value.__name__):
             raise _Hidden(f"it reaches the module `{value.__name__}` by no name, which cannot be compared from call to call")
-        if kind in (attrgetter, methodcaller) or (kind is LruCache and not _stays(value.__module__)):
+        if kind in (attrgetter, methodcaller) or (kind is LruCache and not stays_as_is(value.__module__)):
             raise _Hidden(unwatched(getattr(value, "__qualname__", kind.__name__)))
         try:
             made = value.__reduce_ex__(4)
@@ -424,7 +435,7 @@ def _is_of_a_library(kind: type, libraries: Container[str] = LIBRARIES) -> bool:
     return kind.__module__.partition(".")[0] in libraries
 
 
-def _stays(module: str) -> bool:
+def stays_as_is(module: str) -> bool:
     """Whether a module of that name is of a library, or of a package that is installed."""
     return module.partition(".")[0] in LIBRARIES or is_installed(getattr(sys.modules.get(module), "__file__", ""))
 

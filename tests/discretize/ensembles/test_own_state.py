@@ -1,11 +1,16 @@
 """What a network keeps of its own calls, in an ensemble as in a loop over the networks, or refused by name."""
 
 import copy
+import enum
+import importlib
 import random
 import re
+import sys
 import threading
+import types
 
 import numpy as np
+import numpy.random as by_numpy
 import pytest
 import torch
 from hypothesis import given, settings
@@ -319,6 +324,22 @@ def _count_in_a_global():
     COUNTED["calls"] += 1
 
 
+class Counted:
+    calls = 0
+
+
+def counts_in_another_class(module, x):
+    Counted.calls += 1
+
+
+elsewhere = types.ModuleType("elsewhere")
+elsewhere.calls = 0
+
+
+def counts_in_a_module(module, x):
+    elsewhere.calls += 1
+
+
 def remembers(module, x, calls=[]):  # noqa: B006
     calls.append(len(calls))
 
@@ -338,6 +359,8 @@ STATE = {
     "a part": (lambda: None, grows, "linear.more"),
     "a class": (lambda: None, counts_in_the_class, "Keeps.calls"),
     "a global": (lambda: None, counts_in_a_global, re.escape(f"{__name__}.COUNTED")),
+    "another class": (lambda: None, counts_in_another_class, r"Counted\.calls"),
+    "a module": (lambda: None, counts_in_a_module, r"elsewhere\.calls"),
     "a default": (lambda: None, remembers, "at_each_call"),
 }
 
@@ -374,6 +397,10 @@ def draws_by_numpy():
     return np.random.rand()
 
 
+def draws_by_another_name():
+    return by_numpy.normal()
+
+
 def test_globals_and_closures_that_stay_as_they_are_are_no_state():
     import math  # noqa: PLC0415 - in a closure
 
@@ -394,7 +421,39 @@ def test_globals_and_closures_that_stay_as_they_are_are_no_state():
     assert many.stats["engine_why"] is None
 
 
-@pytest.mark.parametrize("draw", [draws_by_python, draws_by_numpy])
+def test_caches_of_installed_packages_are_no_state(tmp_path, monkeypatch):
+    folder = tmp_path / "site-packages"
+    folder.mkdir()
+    code = "KINDS = {}\n\ndef doubled(x):\n    KINDS.setdefault(type(x), len(KINDS))\n    return 2 * x\n"
+    (folder / "doubles.py").write_text(code)
+    monkeypatch.syspath_prepend(folder)
+    doubled = importlib.import_module("doubles").doubled
+    monkeypatch.delitem(sys.modules, "doubles")
+
+    class Doubles(nn.Linear):
+        def forward(self, x):
+            return doubled(super().forward(x))
+
+    networks, x = [Doubles(3, 3) for _ in range(3)], torch.randn(5, 3)
+    assert_close(ensemble(networks)(x), torch.stack([one(x) for one in networks]), **ROUNDING)
+
+
+def test_classes_that_stay_as_they_are_are_no_state():
+    class Mode(enum.Flag):
+        A, B = 1, 2
+
+    class Scale:
+        factors = (1.0, 2.0)
+
+    class Scaled(nn.Linear):
+        def forward(self, x):
+            return super().forward(x) * (Mode.A | Mode.B).value * Scale.factors[1]
+
+    networks, x = [Scaled(3, 3) for _ in range(3)], torch.randn(5, 3)
+    assert_close(ensemble(networks)(x), torch.stack([one(x) for one in networks]), **ROUNDING)
+
+
+@pytest.mark.parametrize("draw", [draws_by_python, draws_by_numpy, draws_by_another_name])
 @pytest.mark.parametrize("reads", [False, True])
 def test_networks_that_draw_global_random_numbers_are_a_loop(draw, reads):
     class Scaled(nn.Linear):
