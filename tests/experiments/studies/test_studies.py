@@ -706,6 +706,18 @@ def test_the_verdict_in_the_docs_is_the_word_that_its_parts_give(name):
 
 
 @pytest.mark.parametrize("name", RECORDS)
+def test_the_commands_of_a_study_name_no_folder_of_one_machine(name):
+    assert " /" not in RECORDS[name].commands
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_words_that_count_the_other_runs_count_those_that_are_not_recorded(name):
+    words = docs_page.read_words(ROOT / "docs" / "tables" / name)
+    for other, of_all in re.findall(r"other (\d+) of (\d+) runs", "\n".join([*words.short, words.more])):
+        assert f"{int(of_all) - int(other)} of {of_all} runs" in RECORDS[name].runs
+
+
+@pytest.mark.parametrize("name", RECORDS)
 def test_the_page_of_a_study_is_what_its_record_says(name):
     page = docs_page.page(study_named(name))
     assert page == (ROOT / "docs" / "studies" / f"{name}.md").read_text(encoding="utf-8"), (
