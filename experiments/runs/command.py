@@ -5,13 +5,14 @@ DIR/seed-0-hidden-32/    DIR/seed-0-hidden-64/    ...        every value with ev
 
 from __future__ import annotations
 
+import io
 import itertools
 import math
 import re
 import sys
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args, get_origin
 
@@ -81,7 +82,7 @@ def run(
     try:
         each_run: Iterator[bool] = (_run_one(each, folder / name, resume, page, log, name) for name, each in runs.items())
         if on != "here" or (workers or 1) > 1:
-            given = (task, field, integrator, folder.resolve(), page, tuple(plugins), log)
+            given = (task, field, integrator, folder.resolve(), page, tuple(plugins), log, on != "here")
             each_run = _by_workers(asked, folder, resume, workers, on, given)
         for one in each_run:
             finished.append(one)
@@ -139,23 +140,33 @@ def _by_workers(
         for end in ends:
             if end.error is not None or end.lost:
                 print(f"ctrnn train: {end.key[0]}: {end.error or end.lost}", file=sys.stderr)
-            elif on != "here":
-                print(f"{end.key[0] or folder}: {'finished' if end.returned else 'stopped'}", flush=True)
-            yield bool(end.returned)
+                yield False
+                continue
+            finished, *printed = end.returned
+            for stream, words in zip((sys.stdout, sys.stderr), printed, strict=True):
+                stream.write(words)
+                stream.flush()
+            yield finished
 
 
 def begin(
-    task: str, field: str, integrator: str, folder: Path, page: bool, plugins: Sequence[str], log: Sequence[str]
-) -> Callable[[tuple[str, Sequence[str]]], bool]:
-    """Return what a worker process calls with the name and the words of each run."""
+    task: str, field: str, integrator: str, folder: Path, page: bool, plugins: Sequence[str], log: Sequence[str], kept: bool
+) -> Callable[[tuple[str, Sequence[str]]], tuple[bool, str, str]]:
+    """Return what a worker process calls with the name and the words of each run.
+
+    It returns whether the run was finished, and, if `kept`, what was printed, on stdout and stderr: elsewhere nobody sees it.
+    """
     from experiments.plugins import use  # noqa: PLC0415
 
     use(plugins)
 
-    def train(key: tuple[str, Sequence[str]]) -> bool:
+    def train(key: tuple[str, Sequence[str]]) -> tuple[bool, str, str]:
         name, words = key
         run = configuration_from_words(task, field, integrator, words)
-        return _run_one(run, folder / name, True, page, log, name, shown=False)
+        out, err = io.StringIO(), io.StringIO()
+        with redirect_stdout(out) if kept else nullcontext(), redirect_stderr(err) if kept else nullcontext():
+            finished = _run_one(run, folder / name, True, page, log, name, shown=False)
+        return finished, out.getvalue(), err.getvalue()
 
     return train
 

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -87,11 +87,12 @@ class RayPool:
 
         task = ray.remote(num_cpus=self.work.threads, max_retries=TRIES - 1, retry_exceptions=False)(_carried_out)
         waiting, at_work = deque(keys), dict[Any, Any]()
+        here = {name: value for name, value in os.environ.items() if name.startswith("CTRNN_")}  # as --data is
         try:
             while waiting or at_work:
                 while waiting and len(at_work) < self.size:
                     key = waiting.popleft()
-                    at_work[task.remote(self.work, key, os.getcwd())] = key
+                    at_work[task.remote(self.work, key, os.getcwd(), here)] = key
                 self.tick(list(at_work.values()))
                 for reference in ray.wait(list(at_work), timeout=self.every)[0]:
                     key = at_work.pop(reference)
@@ -107,13 +108,18 @@ class RayPool:
             ray.shutdown()
 
 
-def _carried_out(work: Work, key: object, folder: str) -> End:
+def _carried_out(work: Work, key: object, folder: str, settings: Mapping[str, str]) -> End:
     import torch  # noqa: PLC0415
 
     with suppress(OSError):
         os.chdir(folder)  # which names that were typed are relative to
+    os.environ.update(settings)  # a cluster's processes have that of their node
     torch.set_num_threads(work.threads)
-    return ended(_begun(work), key)
+
+    def do(key: object) -> Any:
+        return _begun(work)(key)  # within `ended`, so that an error of a plugin is told, and is no lost worker
+
+    return ended(do, key)
 
 
 @cache

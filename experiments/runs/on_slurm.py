@@ -88,7 +88,11 @@ class _Job:
         import torch  # noqa: PLC0415
 
         torch.set_num_threads(self.work.threads)
-        return ended(self.work.begun(), self.key)
+
+        def do(key: object) -> Any:
+            return self.work.begun()(key)  # within `ended`, so that an error of a plugin is told, and is no lost job
+
+        return ended(do, self.key)
 
     def checkpoint(self) -> Any:
         from submitit.helpers import DelayedSubmission  # noqa: PLC0415

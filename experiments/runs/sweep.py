@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from experiments.files import write_files
+from experiments.files import ready_folder, write_files
 from experiments.reports.spreads import difference, spread
 from experiments.runs.configuration import Configuration
 from experiments.runs.folder import read_result
@@ -34,6 +34,7 @@ def compared(folder: Path, runs: Sequence[tuple[str, Configuration]], keys: Sequ
     table = csv.DictWriter(text, columns, restval="", lineterminator="\n")
     table.writeheader()
     table.writerows(rows)
+    ready_folder(folder)  # where no run began it is not there
     write_files(folder, {"runs.csv": text.getvalue()})
     return _in_words(rows, [key for key in keys if key != "seed"], runs[0][1].training.keep_by)
 
@@ -49,7 +50,7 @@ def _row(folder: Path, name: str, configuration: Configuration, keys: Sequence[s
 
 
 def _in_words(rows: Sequence[dict[str, object]], keys: Sequence[str], keep_by: str) -> str:
-    done = [row for row in rows if "steps" in row]
+    done = [row for row in rows if "seconds" in row]  # not "steps", which may be a setting that differs
     by = f"held-out {keep_by}" if all(f"held-out {keep_by}" in row for row in done) else f"test {keep_by}"
     groups: dict[str, list[dict[str, object]]] = {}
     for row in done:

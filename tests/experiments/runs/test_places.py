@@ -1,21 +1,25 @@
 """Runs go elsewhere by one word: what does not answer is told in a line, and elsewhere's runs are those of this machine."""
 
 import csv
+import io
 import os
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 from types import ModuleType, SimpleNamespace
 
 import pytest
 
+import discretize
 from ctrnn.extras import MissingPackageError
 from experiments.__main__ import main
 from experiments.runs import on_ray
-from experiments.runs.on_slurm import SlurmPool
-from experiments.runs.places import place
-from experiments.runs.pool import Work
+from experiments.runs.on_slurm import SlurmPool, _Job
+from experiments.runs.places import Place, place
+from experiments.runs.pool import End, Work, ended
 from experiments.usage import UsageError
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -91,6 +95,74 @@ def begin(offset):
         return number + offset
 
     return work
+
+
+def failing():
+    raise UsageError("the plugin is not here")
+
+
+def test_what_cannot_begin_in_a_worker_of_a_cluster_is_told_and_not_taken_for_a_lost_worker(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "tests/experiments/runs"))
+    on_ray._begun.cache_clear()
+    assert str(on_ray._carried_out(Work("test_places:failing", ()), "key", ".", {}).error) == "the plugin is not here"
+    assert str(_Job(Work("test_places:failing", ()), "key")().error) == "the plugin is not here"
+
+
+def from_environment():
+    return lambda key: os.environ["CTRNN_DATA"]
+
+
+def test_a_worker_of_a_cluster_has_the_folder_of_data_of_the_command(monkeypatch):
+    monkeypatch.setenv("CTRNN_DATA", "that of the node")
+    monkeypatch.syspath_prepend(str(ROOT / "tests/experiments/runs"))
+    end = on_ray._carried_out(Work("test_places:from_environment", ()), "key", ".", {"CTRNN_DATA": "that of --data"})
+    assert end.result == "that of --data"
+
+
+@dataclass
+class Ended:
+    """A pool whose workers do not come up."""
+
+    size: int
+    work: Work
+
+    def carry_out(self, keys):
+        yield from (ended(lambda key: self.work.begun()(key), key) for key in keys)  # noqa: PLW0108
+
+
+@dataclass
+class Unseen:
+    """A pool whose workers print where nobody sees it."""
+
+    size: int
+    work: Work
+
+    def carry_out(self, keys):
+        for key in keys:
+            with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+                end = End(key, self.work.begun()(key))
+            yield end
+
+
+def test_what_a_run_elsewhere_says_is_printed_here_and_why_it_stopped(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr("experiments.runs.places.place", lambda *of: Place(Unseen, 1, 1))
+    words = ["train", "--task", "recall", "--field", "gated-exponential", "--integrator", "euler", "--out", str(tmp_path)]
+    settings = ["length=20", "hidden=12", "batch=8", "evaluation=16", "threads=1", "optimizer=adam", "lr=0.02", "clip=1"]
+    with pytest.warns(discretize.StepWarning):
+        assert main([*words, "--on", "ray", "--set", *settings, "steps=1,200"]) == 1
+    printed = capsys.readouterr()
+    assert "steps-1: recall, gated-exponential under euler, 1 steps" in printed.out
+    assert "1 of 2 runs are not finished" in printed.out
+    assert "ctrnn train: steps-200: " in printed.err
+
+
+def test_a_sweep_of_which_no_run_begins_elsewhere_is_told_as_that(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr("experiments.runs.command.begin", lambda *given: failing())
+    monkeypatch.setattr("experiments.runs.places.place", lambda *of: Place(Ended, 1, 1))
+    assert main([*SWEEP, "--on", "ray", "--out", str(tmp_path / "out")]) == 1
+    printed = capsys.readouterr()
+    assert "ctrnn train: seed-0: the plugin is not here" in printed.err
+    assert "2 of 2 runs are not finished" in printed.out
 
 
 @pytest.mark.slow
