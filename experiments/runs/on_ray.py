@@ -27,6 +27,7 @@ from experiments.usage import UsageError
 
 __all__ = ["RayPool", "connected"]
 
+SENT = ("CTRNN_DATA",)  # environment variables that a cluster's processes are given: `--data DIR`
 ANSWERS, STARTS = 30.0, 90.0  # seconds within which a cluster answers, and Ray starts on a busy machine
 
 
@@ -87,7 +88,7 @@ class RayPool:
 
         task = ray.remote(num_cpus=self.work.threads, max_retries=TRIES - 1, retry_exceptions=False)(_carried_out)
         waiting, at_work = deque(keys), dict[Any, Any]()
-        here = {name: value for name, value in os.environ.items() if name.startswith("CTRNN_")}  # as --data is
+        here = {name: os.environ[name] for name in SENT if name in os.environ}
         try:
             while waiting or at_work:
                 while waiting and len(at_work) < self.size:
@@ -113,7 +114,7 @@ def _carried_out(work: Work, key: object, folder: str, settings: Mapping[str, st
 
     with suppress(OSError):
         os.chdir(folder)  # which names that were typed are relative to
-    os.environ.update(settings)  # a cluster's processes have that of their node
+    os.environ.update(settings)
     torch.set_num_threads(work.threads)
 
     def do(key: object) -> Any:
