@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args, get_origin
+from typing import TYPE_CHECKING, TextIO, get_args, get_origin
 
 from tqdm import tqdm
 
@@ -149,6 +149,18 @@ def _by_workers(
             yield finished
 
 
+class _Kept(io.StringIO):
+    """Keeps what is written, and passes it on, as to the log of a job."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__()
+        self.stream = stream
+
+    def write(self, words: str) -> int:
+        self.stream.write(words)
+        return super().write(words)
+
+
 def begin(
     task: str, field: str, integrator: str, folder: Path, page: bool, plugins: Sequence[str], log: Sequence[str], kept: bool
 ) -> Callable[[tuple[str, Sequence[str]]], tuple[bool, str, str]]:
@@ -163,7 +175,7 @@ def begin(
     def train(key: tuple[str, Sequence[str]]) -> tuple[bool, str, str]:
         name, words = key
         run = configuration_from_words(task, field, integrator, words)
-        out, err = io.StringIO(), io.StringIO()
+        out, err = _Kept(sys.stdout), _Kept(sys.stderr)
         with redirect_stdout(out) if kept else nullcontext(), redirect_stderr(err) if kept else nullcontext():
             finished = _run_one(run, folder / name, True, page, log, name, shown=False)
         return finished, out.getvalue(), err.getvalue()
