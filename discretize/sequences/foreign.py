@@ -358,6 +358,11 @@ def _psychrnn(arrays: Mapping[str, Tensor]) -> _Found:
 
 def _scaled(arrays: Mapping[str, Tensor], owner: nn.Module | None) -> _Found:
     """Read inputs and outputs times their scales; of low rank M N^T / units, and as much of the outputs."""
+    if arrays["wi"].dim() != 2:
+        raise ValueError(
+            f"`network.wi` has shape {tuple(arrays['wi'].shape)}, not (input, units): weights of supports, as those of a "
+            "SupportLowRankRNN, are no units'."
+        )
     units = arrays["wi"].shape[-1]
     rank, names = (0, ("wrec",)) if "wrec" in arrays else (arrays["m"].shape[-1], ("m", "n"))
     learns = [any(arrays[name].requires_grad for name in part) for part in (("wi", "si"), names, ("wo", "so"))]
@@ -373,18 +378,30 @@ def _scaled(arrays: Mapping[str, Tensor], owner: nn.Module | None) -> _Found:
         raise ValueError(
             "`network` adds `b` to its units within the recurrence and reads them out without it; no equation here does both."
         )
-    functions = {getattr(owner, name, torch.tanh) for name in ("non_linearity", "output_non_linearity")}
-    words: tuple[Nonlinearity, ...] = get_args(Nonlinearity)
-    known = [name for name in words if function_named(name) in functions]
-    if len(functions) > 1 or not known:
+    words = {_word_of(getattr(owner, name, torch.tanh)) for name in ("non_linearity", "output_non_linearity")}
+    word = words.pop()
+    if words or word is None:
         raise ValueError(
-            f"`network` has a `non_linearity` and an `output_non_linearity` that are not one of {', '.join(words)}, the same "
-            "for both; give its state_dict with `nonlinearity`, and compare a few outputs."
+            f"`network` has a `non_linearity` and an `output_non_linearity` that are not one of "
+            f"{', '.join(get_args(Nonlinearity))}, the same for both; give its state_dict with `nonlinearity`, and compare a few "
+            "outputs."
         )
     _steps(found, owner)
     found.deviation = float(getattr(owner, "noise_std", 0.0))
-    found.nonlinearity, found.start = known[0], arrays.get("h0")
+    found.nonlinearity, found.start = word, arrays.get("h0")
     return found
+
+
+def _word_of(function: Any) -> Nonlinearity | None:
+    """Return the word of the nonlinearity that gives the same numbers: `torch.nn.functional.relu` is not `torch.relu`, nor a
+    module."""
+    numbers = torch.cat([torch.linspace(-3, 3, 13), torch.tensor([-1e3, -30.0, 30.0, 1e3])])
+    try:
+        given = function(numbers.clone()).detach()
+        words: tuple[Nonlinearity, ...] = get_args(Nonlinearity)
+        return next((word for word in words if torch.allclose(given, function_named(word)(numbers), atol=1e-6)), None)
+    except Exception:  # the user's code
+        return None
 
 
 def _linear(arrays: Mapping[str, Tensor], name: str) -> tuple[Tensor, Tensor | None]:

@@ -311,6 +311,16 @@ def test_networks_of_low_and_full_rank_with_scales_are_read_with_their_outputs_a
         assert_close(read(network.state_dict(), alpha=0.2, nonlinearity="tanh")(X), network(X), rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("function", "word"), [(nn.functional.relu, "relu"), (nn.Softplus(), "softplus"), (lambda h: h.tanh(), "tanh")]
+)
+def test_a_nonlinearity_of_a_network_with_scales_is_known_by_what_it_does(function, word):
+    network = changed(Scaled(1), non_linearity=function, output_non_linearity=function)
+    model = read(network)
+    assert word in repr(model)
+    assert_close(model(X), network(X), rtol=1e-10, atol=1e-12)
+
+
 def test_a_network_with_scales_starts_where_it_says_and_has_its_noise():
     network = Scaled(1)
     network.h0.copy_(torch.randn(6))
@@ -356,6 +366,12 @@ def changed(network, **attributes):
         (lambda: read(changed(Loop(3, 4, 20, "rates", excite=3), h2h__mask=torch.ones(4, 4))), ValueError, "diagonal of 0"),
         (lambda: read(changed(Scaled(1), b=nn.Parameter(torch.ones(6)))), ValueError, "adds `b` to its units within"),
         (lambda: read(changed(Scaled(1), non_linearity=torch.relu)), ValueError, "an `output_non_linearity` that are not one of"),
+        (
+            lambda: read(changed(Scaled(1), non_linearity=nn.ReLU6(), output_non_linearity=nn.ReLU6())),
+            ValueError,
+            "that are not one of tanh, relu",
+        ),
+        (lambda: read(changed(Scaled(1), wi=nn.Parameter(torch.ones(3, 2, 6)))), ValueError, "has shape .* weights of supports"),
         (lambda: read(Scaled(1).state_dict()), ValueError, "give `alpha`, which is dt/tau"),
         (lambda: read(changed(Scaled(1), n=nn.Parameter(torch.ones(5, 1)))), ValueError, r"should be \(6, 6\), got \(6, 5\)"),
         (lambda: read(arrays_of(False), alpha=-1.0), ValueError, "`alpha` must be positive"),
