@@ -107,7 +107,10 @@ class SequenceModule(AnsweredInit, Clocked, nn.Module, ABC):
             return self._run(*x)
         if ts is None and lengths is None and reset is None and seed is None:
             if h_0 is None and self._repeats and type(x) is Tensor and not torch.compiler.is_dynamo_compiling():
-                repeated = self._repeats.get((x.shape, torch.is_grad_enabled()))
+                try:
+                    repeated = self._repeats.get((x.shape, torch.is_grad_enabled()))
+                except TypeError:  # of a size that torch does not know
+                    repeated = None
                 if repeated is not None and (shown := repeated(self, x)) is not None:
                     return shown
             if not torch.compiler.is_compiling() and (ran := self._as_planned(x, h_0)):

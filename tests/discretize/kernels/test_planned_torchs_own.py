@@ -12,7 +12,8 @@ import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import forward_ad
-from torch.func import jvp, vmap
+from torch.func import functionalize, jvp, vmap
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.utils import parametrize, prune
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 from torch.overrides import TorchFunctionMode
@@ -495,6 +496,14 @@ def test_modes_transforms_tangents_autocast_and_settings_are_seen(monkeypatch, m
     assert module.stats["engine"] == "steps"
     monkeypatch.delenv("CTRNN_FUSED")
     assert runs_by_plan(monkeypatch, module, X)
+
+
+@pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
+def test_samples_of_unknown_size_are_recorded_after_calls_too(monkeypatch, make):
+    module = planned(monkeypatch, make, X)
+    how = {"tracing_mode": "symbolic", "_allow_non_fake_inputs": True}
+    recorded = make_fx(functionalize(lambda x: module(x)[0]), **how)(X)
+    assert_close(recorded(X), by_steps(module, X)[0], rtol=0, atol=1e-12)
 
 
 def test_a_move_to_another_dtype_is_seen(monkeypatch):
