@@ -20,8 +20,19 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
 from itertools import accumulate
+from math import inf
 from operator import attrgetter, methodcaller
-from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, MappingProxyType, MethodType, ModuleType
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    FrameType,
+    FunctionType,
+    GeneratorType,
+    MappingProxyType,
+    MemberDescriptorType,
+    MethodType,
+    ModuleType,
+)
 from typing import Any, NamedTuple
 
 import torch
@@ -181,11 +192,10 @@ class GlobalReads:
         return _told(walk, list(self._found(walk.guards)), copied=False)
 
     def values_now(self, *others: object) -> list[Any]:
-        """Their current values and those of others, without those that cannot be compared."""
-        walk = _Walk()
+        """Their current values and those of others, and what shows of those that cannot be compared."""
+        walk = _WhatShows()
         for value, copied in [*((value, False) for value in self._found(walk.guards)), *((value, True) for value in others)]:
-            with suppress(_Hidden):
-                walk.visit(value, copied)
+            walk.visit(value, copied)
         return walk.values
 
     def _found(self, guards: Guards) -> Iterator[Any]:
@@ -396,22 +406,52 @@ class _Walk:
             made = value.__reduce_ex__(4)
         except Exception as error:
             is_of_a_package = callable(value) and kind.__module__ not in sys.stdlib_module_names
-            if copied or not (is_of_a_package or kind.__module__ == "_thread"):  # locks hold nothing
+            is_lock = kind.__module__ == "_thread" and not hasattr(value, "__dict__")  # which holds nothing
+            if copied or not (is_of_a_package or is_lock):
                 raise _Hidden(f"it keeps a {kind.__name__}, of which no copy can be made") from error
             made = ""
         if isinstance(value, ModuleType) or isinstance(made, str):
             return self._by_id(value)
         self.visit(kind)
         self._parts([list(part) if hasattr(type(part), "__next__") else part for part in made], copied)
-        if not _is_of_a_library(kind) and hasattr(value, "__dict__"):
-            self.visit(vars(value), copied)  # of which copies need know nothing
+        if not _is_of_a_library(kind):
+            self._attributes(value, copied)  # of which copies need know nothing
+
+    def _attributes(self, value: object, copied: bool) -> None:
+        if isinstance(getattr(value, "__dict__", None), dict):
+            self.visit(vars(value), copied)
+        for slot in _slots(type(value)):
+            with suppress(AttributeError):  # there is nothing in it
+                self.visit(slot.__get__(value), copied)
 
     def _by_id(self, value: object) -> None:
         self.objects.append(value)
         self.values.append(("id", id(value)))
 
 
-class _BesideTensors(_Walk):
+@dataclass
+class _WhatShows(_Walk):
+    """Goes on where something cannot be compared: with its attributes, its memory, or where a generator is in its code."""
+
+    most: float = inf
+
+    def _inside(self, value: object, copied: bool) -> None:
+        try:
+            super()._inside(value, copied)
+        except _Hidden:
+            self.values.append(("shows", type(value)))
+            if isinstance(value, GeneratorType):
+                frame = value.gi_frame
+                self.visit(None if frame is None else [frame.f_lasti, dict(frame.f_locals), value.gi_yieldfrom], copied)
+            with suppress(TypeError, ValueError, BufferError):
+                self.visit(memoryview(value).tobytes())  # type: ignore[arg-type]
+            if isinstance(value, ModuleType):
+                self._parts([each for each in vars(value).values() if type(each) in PLAIN], copied)
+            else:
+                self._attributes(value, copied)
+
+
+class _BesideTensors(_WhatShows):
     """Tells numbers and words, wherever they are, and of tensors only what is attached to them."""
 
     def visit(self, value: object, copied: bool = True) -> None:
@@ -426,13 +466,17 @@ class _BesideTensors(_Walk):
 def beside_tensors(value: object) -> list[Any]:
     """Return the numbers and words that can be reached from an object, in its dicts, lists, objects and closures."""
     walk = _BesideTensors()
-    with suppress(_Hidden):
-        walk.visit(value)
+    walk.visit(value)
     return walk.values
 
 
 def _is_of_a_library(kind: type, libraries: Container[str] = LIBRARIES) -> bool:
     return kind.__module__.partition(".")[0] in libraries
+
+
+def _slots(kind: type) -> list[MemberDescriptorType]:
+    """What gives the attributes of an object that are not in its dict."""
+    return [slot for each in kind.__mro__ for slot in vars(each).values() if isinstance(slot, MemberDescriptorType)]
 
 
 def stays_as_is(module: str) -> bool:

@@ -1,12 +1,14 @@
 """Code that does otherwise than recorded is refused: in another batch, type of numbers, mode or call, or when nobody records."""
 
 import collections
+import ctypes
 import functools
 import itertools
 import random
 import threading
 import time
 import types
+from array import array
 from os import environ
 
 import numpy as np
@@ -47,6 +49,8 @@ class Keeping(Cell):
         self.register_buffer("steps", torch.zeros(()))
         self.kept, self.entries, self.gates = None, [None], torch.zeros(2)
         self.box, self.slots, self.nested = types.SimpleNamespace(n=0), Slots(), {"a": [0]}
+        self.array, self.copied, self.single = array("q", [0]), Copied(), Single()
+        self.beside = types.SimpleNamespace(array=self.array, n=0)
         self.queue, self.numbers = collections.deque([0], maxlen=1), itertools.count()
         self.ordered, self.labelled = collections.OrderedDict(), collections.OrderedDict()  # empty, as those of hooks are
 
@@ -148,6 +152,75 @@ def on_an_empty_dict(self):
 def on_a_weight(self):
     self.w.calls = getattr(self.w, "calls", 0) + 1
     return self.w.calls
+
+
+def numbers():
+    n = 0
+    while True:
+        n += 1
+        yield n
+
+
+class Copied:
+    """Says that a copy of it is a new one."""
+
+    __slots__ = ("n",)
+
+    def __init__(self):
+        self.n = 0
+
+    def __reduce__(self):
+        return Copied, ()
+
+
+class Single:
+    """Copied to itself, and nowhere else."""
+
+    def __init__(self):
+        self.n = 0
+
+    def __reduce__(self):
+        raise TypeError
+
+    def __deepcopy__(self, memo):
+        return self
+
+
+def in_a_thread(self):
+    LOCAL[0].n += 1
+    return LOCAL[0].n
+
+
+def in_a_module(self):
+    MODULES[0].n += 1
+    return MODULES[0].n
+
+
+def counting_by(generator):
+    return counting_in(lambda self: next(generator))
+
+
+def counted_up(box, name="n"):
+    setattr(box, name, getattr(box, name) + 1)
+    return getattr(box, name)
+
+
+def counted_up_at_0(numbers):
+    numbers[0] += 1
+    return numbers[0]
+
+
+def beside(other):
+    """Counts in a list next to what cannot be compared."""
+    kept, counts = other, [0]
+    return counting_in(lambda self: kept and counted_up_at_0(counts))
+
+
+GENERATED, SHARED, SINGLE, LOCAL = numbers(), Copied(), Single(), [threading.local()]
+C_NUMBER, VIEW, BIG = ctypes.c_int(0), memoryview(bytearray(8)).cast("q"), [*range(30_000)]
+HELD, MODULES = types.SimpleNamespace(generator=GENERATED, n=0), [types.ModuleType("of_no_name")]
+MODULES[0].n = 0
+LOCAL[0].n = 0
 
 
 class Counting:
@@ -369,6 +442,21 @@ DECEIVING = {
     "far calls, counted on a weight": counting_in(on_a_weight),
     "far calls, counted by itertools": counting_in(lambda self: next(self.numbers)),
     "far calls, counted in a callable": Counting(),
+    "far calls, counted by a generator": counting_in(lambda self: next(GENERATED)),
+    "far calls, counted by a generator in a closure": counting_by(numbers()),
+    "far calls, counted next to a generator": counting_in(lambda self: counted_up(HELD)),
+    "far calls, counted next to a generator, in a closure": beside(numbers()),
+    "far calls, counted next to many numbers": counting_in(lambda self: BIG and counted_up(SHARED)),
+    "far calls, counted in an object that says nothing of it": counting_in(lambda self: counted_up(SHARED)),
+    "far calls, counted in an object that is not copied": counting_in(lambda self: counted_up(SINGLE)),
+    "far calls, counted in what threads have of their own": counting_in(in_a_thread),
+    "far calls, counted in a module of no name": counting_in(in_a_module),
+    "far calls, counted in a number of C": counting_in(lambda self: counted_up(C_NUMBER, "value")),
+    "far calls, counted in memory": counting_in(lambda self: counted_up_at_0(VIEW)),
+    "far calls, counted in an array of its own": counting_in(lambda self: counted_up_at_0(self.array)),
+    "far calls, counted next to an array of its own": counting_in(lambda self: counted_up(self.beside)),
+    "far calls, counted in an object of its own that says nothing of it": counting_in(lambda self: counted_up(self.copied)),
+    "far calls, counted in an object of its own that is not copied": counting_in(lambda self: counted_up(self.single)),
     "the state of the call before": remembered,
     "a branch whose refusal is caught": caught,
     "a branch where nobody compiles, that is not taken": far_away,

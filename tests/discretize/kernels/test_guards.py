@@ -369,6 +369,27 @@ def test_all_tensors_are_found_once_wherever_they_are_kept():
     assert len(found) == 8
 
 
+class Unsaid:
+    """Says of a copy that it is a new one."""
+
+    __slots__ = ("empty", "scale")
+
+    def __init__(self):
+        self.scale = 1.0
+
+    def __reduce__(self):
+        return Unsaid, ()
+
+
+def test_attributes_of_which_an_object_says_nothing_when_it_is_copied_are_compared():
+    field = Own()
+    field.unsaid = Unsaid()
+    before = attributes_of(field).values
+    assert attributes_of(field).values == before
+    field.unsaid.scale = 2.0
+    assert attributes_of(field).values != before
+
+
 def test_what_cannot_be_compared_is_named():
     field = Own()
     field.lock = threading.Lock()
