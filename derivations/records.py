@@ -84,7 +84,8 @@ def _imported(file: Path) -> frozenset[Path]:
     text, place = file.read_text(encoding="utf-8"), file.relative_to(ROOT).as_posix()
     names = set(BY_NAME.findall(text) if file.is_relative_to(TEXTS) else ())
     for module, imported, plain in IMPORT.findall(text):
-        inside = {f"{module}.{name}" for name in re.findall(r"\w+", imported.partition("#")[0])}
+        words = re.findall(r"\w+", re.sub("#.*", "", imported))
+        inside = {f"{module}.{name}" for name in words} | {_home(module, name) for name in words if name in _homes(module)}
         names |= {plain or module, *inside} if any(_files(name) == [] for name in inside) or plain else inside
     names |= {f"derivations.texts.{chapter}" for chapter in QUOTED.get(place, ())}
     files = {found for name in names for found in _files(name)}
@@ -93,6 +94,20 @@ def _imported(file: Path) -> frozenset[Path]:
     elif file.is_relative_to(TEXTS.parent):  # names of a package are imported when they are used, from where its stub says
         files |= {stub for found in files if (stub := found.with_suffix(".pyi")).is_file()}
     return frozenset(files - {file, ROOT / LEFT_OUT.get(place, "")})
+
+
+@cache
+def _homes(package: str) -> dict[str, str]:
+    """Read from a package's stub where its names are, which are imported when they are used."""
+    stub = ROOT.joinpath(*package.split("."), "__init__.pyi")
+    lines = IMPORT.findall(stub.read_text(encoding="utf-8")) if stub.is_file() else ()
+    return {name: module for module, imported, _ in lines for name in re.findall(r"\w+", imported)}
+
+
+def _home(package: str, name: str) -> str:
+    while (home := _homes(package).get(name, package)) != package:
+        package = home
+    return package
 
 
 def _files(name: str) -> list[Path]:

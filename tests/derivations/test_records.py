@@ -36,6 +36,11 @@ def edit(monkeypatch):
         ("derivations/claim.py", "reader", {*CHAPTERS}),
         ("derivations/tracing/symbolic.py", "reader", {"own_code", "own_noise"}),
         ("ctrnn/cells/published/mgu.py", "code", {"own_code", "own_noise"}),
+        (  # whose class discretize has from ctrnn, by a stub
+            "ctrnn/fields/delayed.py",
+            "code",
+            {"own_code", "own_maps", "own_noise", "own_rhythms", "own_slow_directions", "own_unit_maps"},
+        ),
         ("experiments/derive/table.py", "reader", set()),
     ],
 )
@@ -59,6 +64,33 @@ def test_a_chapter_is_made_of_the_texts_that_it_quotes():
     followed = records._followed(TEXTS / "tallec_ollivier_gates.py")
     assert TEXTS / "tallec_ollivier.py" in followed
     assert HERE / "argument" / "gated.py" in followed
+
+
+@pytest.fixture
+def imports(tmp_path, monkeypatch):
+    """What a file of a package with a stub imports."""
+    monkeypatch.setattr(records, "ROOT", tmp_path)
+    monkeypatch.setattr(records, "TEXTS", tmp_path / "derivations" / "texts")
+    for cached in (records._imported, records._homes):
+        monkeypatch.setattr(records, cached.__name__, cached.__wrapped__)
+    files = {"__init__.py": "", "__init__.pyi": "from ctrnn.a import A as A", "a.py": "", "b.py": "", "c.py": ""}
+    (tmp_path / "ctrnn").mkdir()
+    for name, text in files.items():
+        (tmp_path / "ctrnn" / name).write_text(text)
+
+    def imported(text):
+        (tmp_path / "ctrnn" / "c.py").write_text(text)
+        return {file.name for file in records._imported(tmp_path / "ctrnn" / "c.py")}
+
+    return imported
+
+
+def test_a_name_of_a_package_is_followed_to_where_its_stub_says_that_it_is(imports):
+    assert imports("from ctrnn import A") == {"__init__.py", "a.py"}
+
+
+def test_what_stands_after_a_comment_among_imports_is_followed(imports):
+    assert imports("from ctrnn import (  # two\n    a,  # b\n    b,\n)") == {"a.py", "b.py"}
 
 
 def test_records_are_written_as_they_are_read():
