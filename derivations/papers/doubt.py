@@ -43,7 +43,9 @@ SIGNS = set("+-*/^_()[]{},.|'!")
 INEQUALITIES = ("<", "<=", ">", ">=")
 MOST_LACKING = 20  # letters
 RUNNING = re.compile(r"(?<![A-Za-z])[i-nst](?![A-Za-z])")  # indices
-COUNTERS = {"i", "j", "k"}  # that name no kind: V_s and V_m may be voltages of two
+SEVERAL = re.compile(r"(?<![A-Za-z])[i-l]{2,3}(?![A-Za-z])")  # ij
+COUNTERS = (set("ijkl"), set("mn"), set("st"))  # that name no kinds together: V_s and V_m may be voltages of two
+PLACE = re.compile(r"[{}\dKLMNT,+-]+")  # of a number, or the last one
 
 
 @dataclass(frozen=True)
@@ -91,18 +93,23 @@ def may_say(found: Sequence[Token], letters: Mapping[str, Letter], front: FrontM
 
 
 def in_row(name: str, other: str) -> bool:
-    """Return whether what is said of x_k is said of another letter, too: x_1, x_{k+1}, or x_j with another index of these."""
+    """Return whether what is said of x_k is said of another letter, too: x_1, x_N, x_{k+1}, or x_j with another such index."""
     (base, _, index), (same, _, place) = (n.rstrip("'").partition("_") for n in (name, other))
-    running, others = set(RUNNING.findall(index)), set(RUNNING.findall(place))
-    is_place = re.fullmatch(r"[{}\d,+-]+", place) or running & others or (running | others <= COUNTERS and others)
+    running, others = _indices(index), _indices(place)
+    of_one_kind = others and any(running | others <= counters for counters in COUNTERS)
+    is_place = PLACE.fullmatch(place) or running & others or of_one_kind
     return bool(name != other and base == same and running and is_place)
+
+
+def _indices(place: str) -> set[str]:
+    return set(RUNNING.findall(SEVERAL.sub(lambda several: " ".join(several[0]), place)))
 
 
 def _family(letter: Letter, names: set[str]) -> frozenset[str]:
     """Return the letters that are one of a row with this one, which its equation gives, too: h_t and h_0 with h_{t+1} or h(t)."""
     bare = letter.name.rstrip("'")
     base, _, index = bare.partition("_")
-    runs = letter.arguments or bare != letter.name or re.search(r"[+-]", index) or RUNNING.search(index)
+    runs = letter.arguments or bare != letter.name or re.search(r"[+-]", index) or _indices(index)
     return frozenset(other for other in names - {letter.name} if runs and other.rstrip("'").partition("_")[0] == base)
 
 

@@ -120,6 +120,15 @@ ROWS = {  # an equation that is read, a claim, and whether the equation gives th
     (r"x_k = a_k^2", r"x_1 + 1 = a_1^2 + 1"): True,
     (r"x_k = a_k^2", r"x_{k+1} \ge 0"): True,
     (r"x_k = a_k^2", r"x_j \ge 0"): True,
+    (r"x_k = a_k^2", r"x_l \ge 0"): True,
+    (r"x_k = a_k^2", r"x_K \ge 0"): True,
+    (r"x_k = a_k^2", r"x_{N-1} \ge 0"): True,
+    (r"x_n = w^2", r"x_m \ge 0"): True,
+    (r"h_t = a^2", r"h_s \ge 0"): True,
+    (r"h_t = a^2", r"h_T \ge 0"): True,
+    (r"x_{ij} = w^2", r"x_{kl} \ge 0"): True,
+    (r"x_{ij} = w^2", r"x_{12} \ge 0"): True,
+    (r"x_k = a_k^2", r"x_E \ge 0"): False,
     (r"x_{k+1} = a_k^2", r"x_1 \ge 0"): True,
     (r"x_k = a_k^2", r"a_1 \ge 0"): False,
     (r"x_k = a_k^2", r"x \ge 0"): False,
@@ -133,7 +142,7 @@ ROWS = {  # an equation that is read, a claim, and whether the equation gives th
 
 @pytest.mark.parametrize(("display", "claim"), ROWS)
 def test_no_numbers_refute_what_an_equation_says_for_another_index(display, claim):
-    letters = "x, w, x_1, x_j, x_{k+1}, a_1, a_k, h_t, h_{t-1}, h_0, V_m"
+    letters = "x, w, x_1, x_j, x_l, x_m, x_K, x_E, x_{N-1}, x_{kl}, x_{12}, x_{k+1}, a_1, a_k, h_t, h_{t-1}, h_0, h_s, h_T, V_m"
 
     def verdict(*displays):
         text = "\n".join([FRONT.replace("x, w", letters.replace("h_t, ", "") if "h_t =" in display else letters), *displays])
