@@ -11,6 +11,7 @@ installed. Without an address Ray is started on this machine, and ends with the 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 import time
@@ -39,6 +40,7 @@ def connected(address: str | None, threads: int) -> int:
     print("Starting Ray." if address is None else f"Asking Ray at {address}.", file=sys.stderr, flush=True)
     deadline, start = time.monotonic() + limit, _Start(address)
     start.join(limit)
+    _hear_signals()
     if start.error is not None:
         words = next(iter(str(start.error).strip().splitlines()), type(start.error).__name__)
         raise UsageError(f"{asked}: Ray does not start ({type(start.error).__name__}: {words}).")
@@ -48,6 +50,14 @@ def connected(address: str | None, threads: int) -> int:
         what = "no node with a processor is in it" if start.is_up else "nobody answers" if address else "it does not come up"
         raise UsageError(f"{asked}: {what} after {limit:.0f} s; `ray status` tells more.")
     return max(1, cores // threads)
+
+
+def _hear_signals() -> None:
+    """Set Python's handlers of signals again: for SIGTERM Ray sets one that aborts the process before anything is saved."""
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            if (handler := signal.getsignal(number)) is not None:
+                signal.signal(number, handler)
 
 
 class _Start:

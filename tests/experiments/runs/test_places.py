@@ -1,8 +1,10 @@
 """Runs go elsewhere by one word: what does not answer is told in a line, and elsewhere's runs are those of this machine."""
 
 import csv
+import ctypes
 import io
 import os
+import signal
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
@@ -16,6 +18,7 @@ import pytest
 import discretize
 from ctrnn.extras import MissingPackageError
 from experiments.__main__ import main
+from experiments.interruption import Interrupted, interruptible
 from experiments.runs import on_ray
 from experiments.runs.on_slurm import SlurmPool, _Job
 from experiments.runs.places import Place, place
@@ -70,6 +73,19 @@ def test_a_cluster_without_a_node_is_told_and_one_with_nodes_bounds_how_many_are
     ray_that(monkeypatch, lambda **options: None, 7)
     assert [place("ray", workers, Path()).size for workers in (None, 3, 9)] == [7, 3, 7]
     assert capsys.readouterr().err.splitlines()[-1] == "Starting Ray."
+
+
+def terminated_on_ray():
+    place("ray", None, Path())
+    os.kill(os.getpid(), signal.SIGTERM)
+    Event().wait(5)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of a batch system")
+def test_a_signal_is_heard_though_ray_sets_a_handler_of_its_own(monkeypatch):
+    ray_that(monkeypatch, lambda **options: ctypes.CDLL(None).signal(int(signal.SIGTERM), 1))  # 1: SIG_IGN
+    with pytest.raises(Interrupted), interruptible():
+        terminated_on_ray()
 
 
 @pytest.mark.parametrize("missing", ["ray", "submitit"])
