@@ -23,6 +23,7 @@ from functools import cache
 from typing import Any
 
 from ctrnn.extras import needed_by
+from experiments.interruption import checkpoint
 from experiments.runs.pool import GRACE, TRIES, End, Work, ended
 from experiments.usage import UsageError
 
@@ -111,6 +112,9 @@ class RayPool:
                         yield ray.get(reference)
                     except ray.exceptions.RayError as error:
                         yield End(key, lost=f"its worker was lost, {TRIES} times: {str(error).strip().splitlines()[0]}")
+        except SystemError:
+            checkpoint()  # what a signal raises within a call of Ray comes out as this
+            raise
         finally:
             for reference in at_work:
                 ray.cancel(reference, force=False)  # acts as Ctrl-C does: a training saves and ends

@@ -88,6 +88,34 @@ def test_a_signal_is_heard_though_ray_sets_a_handler_of_its_own(monkeypatch):
         terminated_on_ray()
 
 
+def terminated_in_a_call(tasks, timeout, num_returns=0):
+    if num_returns:
+        return  # waits for those that were cancelled
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+        Event().wait(5)
+    except Interrupted as error:
+        raise SystemError("returned a result with an exception set") from error
+
+
+def work_on_ray():
+    list(on_ray.RayPool(1, Work("test_places:begin", (10,))).carry_out(["key"]))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of a batch system")
+def test_a_signal_within_a_call_of_ray_ends_as_one_and_cancels_what_is_at_work(monkeypatch):
+    ray_that(monkeypatch, lambda **options: None)
+    cancelled = []
+    task = SimpleNamespace(remote=lambda *given: "task")
+    sys.modules["ray"].remote = lambda **options: {on_ray._carried_out: task}.get
+    sys.modules["ray"].wait = terminated_in_a_call
+    sys.modules["ray"].cancel = lambda task, force: cancelled.append(task)
+    sys.modules["ray"].shutdown = lambda: None
+    with pytest.raises(Interrupted), interruptible():
+        work_on_ray()
+    assert cancelled == ["task"]
+
+
 @pytest.mark.parametrize("missing", ["ray", "submitit"])
 def test_a_package_that_is_missing_is_named(missing, monkeypatch):
     monkeypatch.setitem(sys.modules, missing, None)
