@@ -21,7 +21,7 @@ from experiments.reports.spreads import NotEnoughError
 from experiments.seeds import generator
 from experiments.studies.claims.time_steps import measures, prediction
 from experiments.studies.claims.time_steps.design import TASKS, Network, networks, rate_of
-from experiments.studies.claims.time_steps.page import PAGE, TABLES, text
+from experiments.studies.claims.time_steps.page import PAGE, TABLES, Held, text
 from experiments.studies.claims.time_steps.prediction import eigenvalue, predicted_r2
 from experiments.studies.claims.time_steps.rates import StepRates
 from experiments.studies.claims.time_steps.study import of_others
@@ -321,6 +321,12 @@ def test_other_tasks_are_undecided_where_one_is_and_none_loses():
     assert of_others(kept, 0.2).answer == "yes"
     assert of_others(pd.concat([kept, open_]), 0.2).answer == "undecided"
     assert of_others(pd.concat([kept, open_, lost_]), 0.2).answer == "no"
+
+
+def test_no_size_is_foretold_where_the_rest_point_is_stable_in_the_equation_and_under_the_step():
+    rows = {"amplitude": [1.0], "exact amplitude": [0.5], "a": [-0.04], "stepped a": [-0.001]}
+    assert Held(pd.DataFrame(rows)).sizes == ("0.50", "0.00", "0.50")
+    assert Held(pd.DataFrame(rows | {"a": [0.04], "stepped a": [0.16]})).sizes == ("0.50", "0.50", "0.00")
 
 
 def test_the_page_of_time_steps_is_what_its_tables_give():

@@ -97,7 +97,8 @@ class Held:
         """Write what the equation keeps of the amplitude, what is foretold by the growth at the rest point, how far apart."""
         rows = self.rows[self.rows["amplitude"] > measures.MOVING].dropna(subset=["a", "stepped a"])
         kept = rows["exact amplitude"].fillna(0) / rows["amplitude"]
-        foretold = (rows["a"] / rows["stepped a"]).clip(lower=0) ** 0.5
+        # 0 also where neither grows: of two rest points that are stable the quotient is positive, and says nothing.
+        foretold = (rows["a"].clip(lower=0) / rows["stepped a"]).clip(lower=0) ** 0.5
         return tuple(f"{float(column.median()):.2f}" for column in (kept, foretold, (kept - foretold).abs()))  # type: ignore[return-value]
 
     @property
