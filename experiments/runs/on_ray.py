@@ -65,8 +65,8 @@ class _Start:
     """Starts Ray in a thread of its own, which Ray's processes end with, and which lives as long as this process."""
 
     def __init__(self, address: str | None) -> None:
-        self.address, self.error, self.is_up, self._known = address, None, False, threading.Event()
-        self.error: Exception | None
+        self.address, self.is_up, self._known = address, False, threading.Event()
+        self.error: Exception | None = None
         threading.Thread(target=self._start, daemon=True).start()
 
     def join(self, limit: float) -> None:
