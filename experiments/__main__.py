@@ -238,8 +238,9 @@ def train(
     if workers is not None and workers < 1:
         raise UsageError(f"--workers must be at least 1, got {workers}.")
     check_place(on)
-    how = {"resume": resume, "look": look, "page": page, "workers": workers, "on": on}
-    done = run(task, field, integrator, words, out, **how, plugins=plugin, log=log)
+    done = run(
+        task, field, integrator, words, out, resume=resume, look=look, page=page, workers=workers, on=on, plugins=plugin, log=log
+    )
     return DONE if done else FAILED
 
 

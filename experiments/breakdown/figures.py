@@ -57,7 +57,7 @@ def region_bars(bars: Mapping[str, Sequence[tuple[float, float, str]]], label: s
         ax.spines["left"].set_visible(False)
         ax.set_xlabel(label)
         named = ("monotone", "overshooting", "divergent")
-        handles = [tuple(Patch(**look) for look in _looks(region)) for region in named]
+        handles: list[Any] = [tuple(Patch(**look) for look in _looks(region)) for region in named]
         figure.legend(handles, named, loc="outside upper left", ncols=3, handlelength=2.2, columnspacing=1.2)
         return figure
 

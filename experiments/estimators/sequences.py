@@ -121,8 +121,8 @@ def with_targets(rows: Rows, y: Any) -> tuple[Rows, tuple[str, ...], bool | None
         raise ValueError("`y` is infinite somewhere (Input y contains infinity).")
     several = values.ndim > 1
     columns = values.T if several else [values]
-    names = _own_names(rows, y) or [f"{TARGET} {k + 1}" if several else TARGET for k in range(len(columns))]
-    return replace(rows, frame=_with(rows.frame, dict(zip(names, columns, strict=True)))), tuple(names), whole
+    names = tuple(_own_names(rows, y) or [f"{TARGET} {k + 1}" if several else TARGET for k in range(len(columns))])
+    return replace(rows, frame=_with(rows.frame, dict(zip(names, columns, strict=True)))), names, whole
 
 
 def _by_id(rows: Rows, y: pd.Series | pd.DataFrame) -> pd.Series | pd.DataFrame:
@@ -229,7 +229,7 @@ def _part(part: Any, k: int) -> pd.DataFrame:
     if isinstance(part, pd.DataFrame):
         return _named(part)
     if isinstance(part, np.ma.MaskedArray):
-        part = part.astype(np.float64).filled(np.nan)
+        part = np.ma.filled(part.astype(np.float64), np.nan)
     values = part.detach().cpu().numpy() if isinstance(part, torch.Tensor) else np.asarray(part)
     if values.ndim not in (1, 2):
         raise ValueError(f"sequence {k} of `X` must be (time, features), or (time,) of one variable, got shape {values.shape}.")
