@@ -41,7 +41,7 @@ DEPTH, MOST_SIDES, MOST_PLACES, MOST_FAILED = 5, 3, 8, 150
 
 @dataclass(frozen=True)
 class Search:
-    """What a proof is looked for with: letters to take derivatives in first, steps that are left, and what a case assumes.
+    """Holds what a proof is looked for with: letters to take derivatives in first, steps left, and what a case assumes.
 
     `wide` tries what takes longer too: squares, roots, cases, and the two sides of a point; what failed is not tried again.
     """

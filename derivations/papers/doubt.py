@@ -50,8 +50,8 @@ PLACE = re.compile(r"[{}\dKLMNT,+-]+")  # of a number, or the last one
 
 @dataclass(frozen=True)
 class Doubt:
-    """What a formula that is not read may say: the letters that it could define, the one whose equation it is, and those of
-    which it may be true for some numbers alone; every: the letters in it.
+    """Holds what a formula that is not read may say: the letters that it could define, the one whose equation it is, and those
+    of which it may be true for some numbers alone; every: the letters in it.
     """
 
     defines: set[str]

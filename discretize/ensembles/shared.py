@@ -174,7 +174,7 @@ def _facts(module: nn.Module) -> dict[str, Any]:
 
 
 class _About(str):
-    """A tensor's dtype, shape and device in words."""
+    """Return a tensor's dtype, shape and device in words."""
 
     __slots__ = ()
 

@@ -176,8 +176,10 @@ class ModulePlan(Plan):
         return uses.waiting() if isinstance(why, Waiting) else why
 
     def looped(self, xs: Tensor) -> tuple[tuple[Tensor, Tensor], dict[str, Any]] | None:
-        """What is visible of an ensemble's networks and their last states, by torch's function, where that runs one after another
-        sooner; and what `stats` tells."""
+        """Run an ensemble's networks one after another by torch's function, where that is sooner; None elsewhere.
+
+        Returns: what is visible of them and their last states, and what `stats` tells.
+        """
         if not self.loops:
             return None
         samples, batch = xs.shape[-3], xs.shape[-2]

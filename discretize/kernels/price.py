@@ -63,7 +63,7 @@ def builds_at_once() -> bool:
 
 
 def builds_later() -> bool:
-    """Whether nothing is set otherwise: kernels may be built, once they pay."""
+    """Return whether kernels may be built once they pay, as is so where nothing else is set."""
     return _may_build.get() and not _at_once.get()
 
 

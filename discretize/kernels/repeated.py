@@ -82,15 +82,17 @@ def _repeated(
 
 
 def _settings(module: nn.Module) -> list[Any] | None:
-    """The values of a module's own attributes; None where notes of calls stand before some."""
+    """Return the values of a module's own attributes; None where notes of calls stand before some."""
     names = [*vars(module)]
     settings = [name for name in names if name not in NOTES]
     return [vars(module)[name] for name in settings] if names[: len(settings)] == settings else None
 
 
 class Repeated:
-    """A call that has run, and all that may have changed since. parts: modules with their dicts, settings and plans, and why no
-    kernel runs each."""
+    """Repeats a call that has run, unless something has changed since.
+
+    parts: modules with their dicts, settings and plans, and why no kernel runs each.
+    """
 
     def __init__(
         self, owner: nn.Module, parts: Sequence[Any], run: TorchRun, xs: Tensor, h0: Tensor, unwritten: Unwritten

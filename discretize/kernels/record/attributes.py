@@ -475,7 +475,7 @@ def _is_of_a_library(kind: type, libraries: Container[str] = LIBRARIES) -> bool:
 
 
 def _slots(kind: type) -> list[MemberDescriptorType]:
-    """What gives the attributes of an object that are not in its dict."""
+    """Return the slots of a class: what gives the attributes of its objects that are not in a dict."""
     return [slot for each in kind.__mro__ for slot in vars(each).values() if isinstance(slot, MemberDescriptorType)]
 
 

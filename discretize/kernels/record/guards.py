@@ -56,13 +56,13 @@ class Guards:
         self._lookups.setdefault(id(namespace), (namespace, []))[1].extend(names)
 
     def is_new(self, kind: type) -> bool:
-        """Whether a class is met for the first time, as the base of many."""
+        """Return whether a class is met for the first time, as the base of many."""
         before = len(self._classes)
         self._classes.add(kind)
         return len(self._classes) > before
 
     def kind(self, value: Any) -> None:
-        """The class of an object, and which dict it has."""
+        """Return the class of an object, and which dict it has."""
         if value is not self.owner:
             (self._with_dict if hasattr(value, "__dict__") and not isinstance(value, type) else self._without).append(value)
 
@@ -70,15 +70,15 @@ class Guards:
         self._tensors.append(tensor)
 
     def read(self, of: object, *getters: Callable[[Any], object]) -> None:
-        """What is read of an object."""
+        """Return what is read of an object."""
         self._reads += [(get, of) for get in getters]
 
     def value(self, read: Callable[[], object]) -> None:
-        """What `read` gives, the same where it is equal."""
+        """Return what `read` gives, the same object where it is equal."""
         self._readers.append(read)
 
     def complete(self) -> Guards:
-        """What is there now is what is asked for from here on."""
+        """Ask from here on for what is there now."""
         self.owner = None
         self._lengths = [*map(len, self._views)]
         self._filled = [view for view in self._views if len(view)]  # others need no more than their lengths
@@ -92,7 +92,7 @@ class Guards:
         return self
 
     def _now(self) -> Iterator[object]:
-        """All that has to be the same objects: as many as there were, for lengths and getters are the same."""
+        """List all that has to be the same objects: as many as there were, for lengths and getters are the same."""
         return chain(
             chain.from_iterable(self._filled),
             map(type, self._objects),
@@ -116,7 +116,7 @@ class Guards:
             return False
 
     def dicts(self) -> list[dict[Any, Any]] | None:
-        """The dicts that hold all of what is compared, but for what `Unwritten` asks of objects; None where others hold some."""
+        """Return the dicts that hold what is compared, but for what `Unwritten` asks of objects; None where others hold some."""
         views = [view for view in self._views if not isinstance(view, ValuesView)]
         given = [*views, *(given for given, _ in self._lookups.values())]
         # The order of an OrderedDict is in no version.
@@ -153,7 +153,7 @@ class Unwritten:
 
 @cache
 def counts_writes() -> bool:
-    """Whether Python counts writes into dicts, those of classes too, and torch reads the number."""
+    """Return whether Python counts writes into dicts, those of classes too, and torch reads the number."""
     if compat.missing(["dict_version"]):
         return False
     kind = type("Kind", (), {"a": 1})
@@ -177,13 +177,13 @@ def _getter(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
 
 
 def layout(tensor: Tensor) -> tuple[Any, ...]:
-    """All that code can know of a tensor but its numbers."""
+    """Return all that code can know of a tensor but its numbers."""
     strides = tensor.stride() if tensor.layout == torch.strided else tensor.layout
     return type(tensor), tensor.shape, strides, tensor.dtype, tensor.device, tensor.requires_grad
 
 
 def is_plain(value: object) -> bool:
-    """Whether all that an object is are its class and its `__dict__`, as `object` itself copies it."""
+    """Return whether all that an object is are its class and its `__dict__`, as `object` itself copies it."""
     kinds = type(value).__mro__[:-1]
     if any(name in vars(kind) for kind in kinds for name in COPYING) or any(vars(kind).get("__slots__") for kind in kinds):
         return False
