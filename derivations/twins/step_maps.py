@@ -29,6 +29,7 @@ from sympy import (
     Symbol,
     exp,
     expand,
+    factor,
     factorial,
     factorial2,
     simplify,
@@ -50,6 +51,7 @@ __all__ = [
     "induced_factors",
     "induced_gate",
     "in_s",
+    "leading_error",
     "local_error",
     "maps",
     "missed",
@@ -245,10 +247,22 @@ def local_error(name: str) -> tuple[Expr, Expr]:
     Nothing is expanded here. Of an implicit map it is what is left of its equation when the solution is put in for h', which
     differs from the solution minus the map by one power of dt more.
     """
+    return _missed_by(name).doit(), read(maps()[name].error, h=h, dt=dt, **slopes("F"), **slopes("L"))
+
+
+def leading_error(name: str) -> Expr:
+    """Compute from a map's equation the term in dt^(order + 1) that its class has as `error`: -F (F F' F'' - F'^3)/24 * dt^4."""
+    missed, power = _missed_by(name), maps()[name].order + 1
+    for _ in range(power):
+        missed = missed.diff(dt)
+    letters = {value: Symbol(letter) for each in "FL" for letter, value in slopes(each).items()}
+    return dt**power * factor(expand(missed.subs(dt, 0).doit()).subs(letters) / factorial(power))
+
+
+def _missed_by(name: str) -> Expr:
     made, exact = maps()[name], lie_series(maps()[name].order + 1)
     F, L = (Function(letter, real=True) for letter in "FL")
-    known = {"h'": exact} if made.is_implicit else {}
-    return exact - made.after(F, L, h, dt, known).doit(), read(made.error, h=h, dt=dt, **slopes("F"), **slopes("L"))
+    return exact - made.after(F, L, h, dt, {"h'": exact} if made.is_implicit else {})
 
 
 def lie_series(order: int) -> Expr:

@@ -17,6 +17,7 @@ from derivations.texts.own_noise import DROPS
 from derivations.twins.step_maps import (
     induced_factors,
     induced_gate,
+    leading_error,
     maps,
     phi,
     power_forgetting,
@@ -79,6 +80,12 @@ def test_the_leading_term_is_the_error_of_a_short_step(name):
     term = read(MAPS[name].error, h=START, dt=step, **slopes).evalf(30)
     error = flow(mpmath.mpf(1) / 512) - one_step(name, step)
     assert abs(error / mpmath.mpf(str(term)) - 1) < 0.02
+
+
+@pytest.mark.parametrize("name", [n if n != "etdrk4" else pytest.param(n, marks=pytest.mark.slow) for n in MAPS])
+def test_the_leading_term_follows_from_the_equation(name):
+    letters = {letter + "'" * k: Symbol(letter + "'" * k) for letter in "FL" for k in range(5)}
+    assert expand(leading_error(name) - read(MAPS[name].error, h=Symbol("h", real=True), dt=symbols.dt, **letters)) == 0
 
 
 @pytest.mark.parametrize(("name", "coefficient"), [("backward_euler", -mpmath.mpf(1) / 2), ("trapezoid", -mpmath.mpf(1) / 12)])
@@ -183,7 +190,7 @@ class Linear(ctrnn.VectorField):
 
 
 def one_noisy_step(name, field, h, dt, w, z):
-    step = getattr(discretize, name)()
+    step = getattr(discretize.steps, name)()
     given = [torch.tensor([[value]], dtype=torch.float64) for value in (h, w, z)]
     return float(step(field, torch.zeros(1, 0, dtype=torch.float64), given[0], dt, *given[1 : 3 if step.reads_integral else 2]))
 
