@@ -157,5 +157,5 @@ class Dopri8(EmbeddedRungeKutta):
 
 
 EXPLICIT_PAIRS: dict[str, EmbeddedRungeKutta] = {
-    pair.name: pair for pair in (AdaptiveHeun(), Bosh3(), Dopri5(), Tsit5(), Dopri8())
+    kind.name: kind() for kind in EmbeddedRungeKutta.__subclasses__() if kind.__module__ == __name__
 }
