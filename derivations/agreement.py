@@ -19,7 +19,7 @@ import torch
 from sympy import Expr, ImmutableDenseMatrix, S, Symbol, sin, tanh
 from torch import Tensor, nn
 
-import discretize
+import discretize.steps
 from ctrnn.cells.catalog import variants
 from ctrnn.fields.field import VectorField
 from ctrnn.formulas import Formula, formula_of, recurrence_of
@@ -71,7 +71,7 @@ def _shown(label: str, field: VectorField, formula: Formula) -> Identity:
 
 
 def _of_every_length(field: VectorField, step: str) -> SteppedField:
-    return SteppedField(field, getattr(discretize, step)(), nn.Parameter(torch.ones((), dtype=torch.float64)))
+    return SteppedField(field, getattr(discretize.steps, step)(), nn.Parameter(torch.ones((), dtype=torch.float64)))
 
 
 def _stepped(label: str, field: VectorField, step: str, recurrence: Formula) -> Identity:
@@ -109,7 +109,7 @@ class _NoisyUnit(VectorField):
 
 def _driven(name: str) -> Identity:
     """A step for noise, of one sample: what differentiates G asks torch for the size of a batch."""
-    made, step = stochastic_maps()[name], getattr(discretize, name)()
+    made, step = stochastic_maps()[name], getattr(discretize.steps, name)()
     additive = made.of == "additive"
     field = _NoisyUnit(torch.ones_like if additive else torch.sin)
     module = _of_every_length(GivenIncrements(field, step.reads_integral), name)

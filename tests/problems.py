@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 import ctrnn
 import discretize
-from ctrnn.cells.catalog import constructor_names
+from ctrnn.cells.catalog import constructors
 from ctrnn.fields.rates import ConstantRate, FixedRate, SigmoidConstantRate
 from discretize.steps.catalog import steps
 
@@ -39,7 +39,7 @@ NAMED_FIELDS: dict[str, Callable[..., ctrnn.VectorField]] = {
     "lstm": ctrnn.lstm,
 }
 # The cells of the literature: every constructor but those of the table above.
-PUBLISHED = [name for name in constructor_names() if name not in ("plain", "leaky", "gated", "gru", "lstm")]
+PUBLISHED = {name: make for name, make in constructors().items() if name not in ("plain", "leaky", "gated", "gru", "lstm")}
 # One of each kind; the others are variants of them, for the long tests.
 KINDS = ("gated per unit", "gated power 2", "gated exponential", "gated network", "gru", "lstm")
 STEPS: dict[str, discretize.Step] = {name: step() for name, step in steps().items()}

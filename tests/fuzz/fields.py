@@ -77,9 +77,9 @@ def _named(dice: Dice, inputs: int, smooth: bool) -> ctrnn.VectorField:
 
 
 def _published(dice: Dice, inputs: int, smooth: bool) -> ctrnn.VectorField:
-    name = dice.one_of("name", PUBLISHED)
+    name = dice.one_of("name", [*PUBLISHED])
     hidden = 2 * dice.count("half of hidden", 1, 2)
-    return getattr(ctrnn, name)(inputs, hidden, generator=dice.generator())
+    return PUBLISHED[name](inputs, hidden, generator=dice.generator())
 
 
 def _of_axes(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:

@@ -211,7 +211,7 @@ def escape_of_the_map(strength: float, dt: float, border: float) -> float:
 
 def main() -> None:
     print("| step | equation | strong | fitted | mean | fitted |\n|---|---|---|---|---|---|")
-    every = [getattr(discretize, name)() for name in stochastic_step_names()]
+    every = [getattr(discretize.steps, name)() for name in stochastic_step_names()]
     for field, steps in ((Geometric(50_000), [s for s in every if s.of != "additive"]), (Bent(50_000), every)):
         for step in steps:
             of_paths = {"levels": (6, 7, 8, 9)} if isinstance(field, Geometric) else {"levels": (5, 6, 7), "finest": 10}

@@ -16,7 +16,7 @@ from discretize.noise.generator import noise_keys, normals
 from discretize.steps.catalog import stochastic_step_names
 
 HERE = Path(__file__).parent
-STEPS = {name: getattr(discretize, name)() for name in stochastic_step_names()}
+STEPS = {name: getattr(discretize.steps, name)() for name in stochastic_step_names()}
 SIGMAS = 4.5  # of a hundred tests one in 1500 would fail at another seed
 COUNT = 200_000
 

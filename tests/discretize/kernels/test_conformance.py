@@ -32,7 +32,7 @@ DOUBLE, SINGLE = torch.float64, torch.float32
 
 
 NAMED = {name: partial(make, 3, 5) for name, make in NAMED_FIELDS.items()}
-OF_PAPERS = {name: partial(getattr(ctrnn, name), 3, 6) for name in PUBLISHED}
+OF_PAPERS = {name: partial(make, 3, 6) for name, make in PUBLISHED.items()}
 OWN = {kind.__name__: kind for kind in vars(own_fields).values() if isinstance(kind, type) and issubclass(kind, Reading)}
 OWN = OWN | {kind.__name__: kind for kind in (Own, Many, Axes, Lorenz, Constant, Bent)}
 OWN |= {"three units": lambda: Own(3, 3)}  # few enough to be computed for samples side by side

@@ -81,7 +81,7 @@ def files_that_run():
 
 
 FIELDS = {name: make(3, 5) for name, make in NAMED_FIELDS.items()}
-FIELDS |= {name: getattr(ctrnn, name)(3, 6) for name in PUBLISHED}
+FIELDS |= {name: make(3, 6) for name, make in PUBLISHED.items()}
 
 
 @pytest.mark.parametrize("name", thinned(FIELDS, ["gated power 2", "gru", "lem", "unicornn", "memristive_ltc"]))

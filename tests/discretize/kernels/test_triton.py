@@ -31,7 +31,7 @@ OTHERS = {
     "lorenz": Lorenz,
     "wide": lambda: ctrnn.gated(3, 150),
     "one unit": lambda: ctrnn.gated(1, 1),
-    **{name: lambda name=name: getattr(ctrnn, name)(3, 6) for name in PUBLISHED},
+    **{name: lambda make=make: make(3, 6) for name, make in PUBLISHED.items()},
 }
 # All that the text may use of Triton's language.
 LANGUAGE = {

@@ -13,7 +13,7 @@ import ctrnn
 import ctrnn.checks
 from discretize import DiscreteRNN, Euler, ExponentialEuler
 
-MAKERS = NAMED_FIELDS | {name: getattr(ctrnn, name) for name in PUBLISHED}
+MAKERS = NAMED_FIELDS | PUBLISHED
 ITERATED = ("BackwardEuler", "Trapezoid")  # whose number of iterations hangs on values
 
 

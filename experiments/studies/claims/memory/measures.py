@@ -13,7 +13,7 @@ import dataclasses
 import torch
 from torch import Tensor
 
-import discretize
+import discretize.steps
 from ctrnn import VectorField
 from ctrnn.forward import jvp
 from discretize import SequenceModel, Step
@@ -27,7 +27,7 @@ __all__ = ["STEPS", "ExactSteps", "accuracy", "derived_speed", "dropped", "exact
 # The symplectic Euler step is Euler's where no unit is hidden, and the capped one up to where it does not follow its equation.
 LIKE_EULER = ("symplectic-euler", "capped-euler")
 STEPS: dict[str, Step] = {
-    name: getattr(discretize, step)() for name, step in INTEGRATORS.items() if name not in (EXACT, *LIKE_EULER, *FOR_NOISE)
+    name: getattr(discretize.steps, step)() for name, step in INTEGRATORS.items() if name not in (EXACT, *LIKE_EULER, *FOR_NOISE)
 }
 NEAR = 1e-4  # of z = 0, for R'(0)
 FEW = 100  # samples whose Jacobians are decomposed
