@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.figure import Figure
 
-    from discretize.analysis.drawing import Curve
+    from discretize.analysis.drawing import DrawnCurve
 
 __all__ = ["Trajectory"]
 
@@ -117,9 +117,9 @@ class Trajectory:
         return drawn({"": self.curve(sample)}, panels, units)
 
     @torch.no_grad()
-    def curve(self, sample: int) -> Curve:
+    def curve(self, sample: int) -> DrawnCurve:
         """One sample's trajectory as arrays, to be drawn."""
-        from discretize.analysis.drawing import Curve  # noqa: PLC0415
+        from discretize.analysis.drawing import DrawnCurve  # noqa: PLC0415
 
         batch = self.hs.shape[1]
         if type(sample) is not int or not 0 <= sample < batch:
@@ -136,7 +136,7 @@ class Trajectory:
             hs = self._at_some(line_times)[:, sample]
         every, order = torch.cat([events[0], line_times]).sort(stable=True)  # before a reset, and then after it
         line = (every, torch.cat([events[1], hs])[order])
-        return Curve(
+        return DrawnCurve(
             *(_array(times), _array(self.hs[:, sample]), (_array(line[0]), _array(line[1]))),
             None if ends is None else _array(ends),
             (_array(events[0]), _array(events[1])),

@@ -6,9 +6,8 @@ from pathlib import Path
 
 PACKAGES = ("ctrnn", "discretize", "derivations", "experiments")
 SEVERAL = """
-Activation Checked Clock Clocked Comparison Conclusion Counting Curve Equation Every Formula Graph Held Layout Measured
-Moments Network Part Piece Pieces Place Problem Published Report Row Rows Run Search Sequences Series Settled Shown Slope Solver
-Source Table Unit Verdict Warped Way Words _Curve _End _Function
+Checked Clock Clocked Comparison Conclusion Counting Equation Every Formula Held Layout Measured Network Part Piece Place
+Problem Published Report Row Rows Run Settled Shown Solver Source Table Unit Verdict Warped Way Words _Curve
 """
 
 

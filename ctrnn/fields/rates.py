@@ -39,7 +39,7 @@ __all__ = [
     "GlobalSoftplusRate",
     "ExponentialRate",
     "GlobalExponentialRate",
-    "Activation",
+    "RateFunction",
     "InputFreeRate",
     "SIGMOID",
     "SOFTPLUS",
@@ -52,7 +52,7 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class Activation:
+class RateFunction:
     """An increasing function from all numbers onto (0, bound), and its inverse, both elementwise."""
 
     name: str
@@ -72,9 +72,9 @@ def _softplus_inverse(rate: Tensor) -> Tensor:
     return rate + torch.log(-torch.expm1(-rate))
 
 
-SIGMOID = Activation("sigmoid", "sigma", torch.sigmoid, torch.logit, bound=1.0)
-SOFTPLUS = Activation("softplus", "softplus", _softplus, _softplus_inverse)
-EXPONENTIAL = Activation("exponential", "exp", torch.exp, torch.log)
+SIGMOID = RateFunction("sigmoid", "sigma", torch.sigmoid, torch.logit, bound=1.0)
+SOFTPLUS = RateFunction("softplus", "softplus", _softplus, _softplus_inverse)
+EXPONENTIAL = RateFunction("exponential", "exp", torch.exp, torch.log)
 
 
 class InputFreeRate(Part):
@@ -118,7 +118,7 @@ class LearnedConstant(InputFreeRate):
     Source:  that of its subclasses.
     """
 
-    activation: ClassVar[Activation]
+    activation: ClassVar[RateFunction]
     argument: ClassVar[str]
 
     def __init__(
@@ -148,7 +148,7 @@ class ConstantRate(LearnedConstant):
     Source:  Tallec and Ollivier 2018, eq. (4).
     """
 
-    activation: ClassVar[Activation] = EXPONENTIAL
+    activation: ClassVar[RateFunction] = EXPONENTIAL
     argument: ClassVar[str] = "log_alpha"
 
 
@@ -158,7 +158,7 @@ class SigmoidConstantRate(LearnedConstant):
     Source:  Tallec and Ollivier 2018, sec. 3 ("a constant learnable gate between 0 and 1"); Ohno and Kumagai 2021, eq. (2).
     """
 
-    activation: ClassVar[Activation] = SIGMOID
+    activation: ClassVar[RateFunction] = SIGMOID
     argument: ClassVar[str] = "logit_alpha"
 
 
@@ -168,7 +168,7 @@ class SoftplusConstantRate(LearnedConstant):
     Source:  docs/derivations.md, result 1.
     """
 
-    activation: ClassVar[Activation] = SOFTPLUS
+    activation: ClassVar[RateFunction] = SOFTPLUS
     argument: ClassVar[str] = "logit_alpha"
 
 
@@ -180,7 +180,7 @@ class Gate(Affine):
     Source:  that of its subclasses.
     """
 
-    activation: ClassVar[Activation]
+    activation: ClassVar[RateFunction]
     shared: ClassVar[bool]
     argument: ClassVar[str] = "bias"  # what the activation is applied to where x and h are 0
 
@@ -202,7 +202,7 @@ class GateRate(Gate):
     Source:  Tallec and Ollivier 2018, eqs. (9) and (10), with h^g the state itself.
     """
 
-    activation: ClassVar[Activation] = SIGMOID
+    activation: ClassVar[RateFunction] = SIGMOID
     shared: ClassVar[bool] = False
 
 
@@ -212,7 +212,7 @@ class GlobalGateRate(Gate):
     Source:  Tallec and Ollivier 2018, eqs. (7) and (9), with h^g the state itself.
     """
 
-    activation: ClassVar[Activation] = SIGMOID
+    activation: ClassVar[RateFunction] = SIGMOID
     shared: ClassVar[bool] = True
 
 
@@ -222,7 +222,7 @@ class SoftplusRate(Gate):
     Source:  docs/derivations.md, result 1.
     """
 
-    activation: ClassVar[Activation] = SOFTPLUS
+    activation: ClassVar[RateFunction] = SOFTPLUS
     shared: ClassVar[bool] = False
 
 
@@ -232,7 +232,7 @@ class GlobalSoftplusRate(Gate):
     Source:  docs/derivations.md, result 1.
     """
 
-    activation: ClassVar[Activation] = SOFTPLUS
+    activation: ClassVar[RateFunction] = SOFTPLUS
     shared: ClassVar[bool] = True
 
 
@@ -242,19 +242,19 @@ class ExponentialRate(Gate):
     Source:  the input-dependent form of alpha = exp(a), Tallec and Ollivier 2018, eq. (4).
     """
 
-    activation: ClassVar[Activation] = EXPONENTIAL
+    activation: ClassVar[RateFunction] = EXPONENTIAL
     shared: ClassVar[bool] = False
 
 
 class GlobalExponentialRate(Gate):
     """g(x, h) = exp(wx x + wh h + b) > 0, one for all units."""
 
-    activation: ClassVar[Activation] = EXPONENTIAL
+    activation: ClassVar[RateFunction] = EXPONENTIAL
     shared: ClassVar[bool] = True
 
 
 # The learned rates of an activation: a constant, a gate for each unit, one gate for all.
-RATES: dict[Activation, tuple[type[LearnedConstant], type[Gate], type[Gate]]] = {
+RATES: dict[RateFunction, tuple[type[LearnedConstant], type[Gate], type[Gate]]] = {
     SIGMOID: (SigmoidConstantRate, GateRate, GlobalGateRate),
     SOFTPLUS: (SoftplusConstantRate, SoftplusRate, GlobalSoftplusRate),
     EXPONENTIAL: (ConstantRate, ExponentialRate, GlobalExponentialRate),

@@ -20,7 +20,7 @@ from matplotlib.ticker import LogLocator
 
 from discretize.analysis.style import COLOURS, DASHES, WIDTH, settings
 
-__all__ = ["Curve", "ShownFigure", "drawn"]
+__all__ = ["DrawnCurve", "ShownFigure", "drawn"]
 
 LIGHT = {name: light for name, (light, _) in COLOURS.items()}
 LINES = [LIGHT[name] for name in ("blue", "orange", "green", "purple", "ink")]
@@ -30,7 +30,7 @@ MOST_UNITS = (6, 3)  # of one curve, of each of several
 
 
 @dataclass(frozen=True)
-class Curve:
+class DrawnCurve:
     """One sample's trajectory: states hs (n, state) at ts (n,), a finer line (m,), (m, state) through them, and what is known of
     steps, their ends (k + 1,), and of events, times (e,) and states (e, state); the method, and which sample, in words."""
 
@@ -59,7 +59,7 @@ class ShownFigure(Figure):
         return image.getvalue()
 
 
-def drawn(curves: Mapping[str, Curve], panels: str | Sequence[str], units: Sequence[int] | None) -> ShownFigure:
+def drawn(curves: Mapping[str, DrawnCurve], panels: str | Sequence[str], units: Sequence[int] | None) -> ShownFigure:
     """Draw panels one above the other; several curves differ in their dashes, units in colour and, of one curve, in dashes too.
 
     Raises:  ValueError for panels, units or steps that are not there.
@@ -81,7 +81,7 @@ def drawn(curves: Mapping[str, Curve], panels: str | Sequence[str], units: Seque
         return figure
 
 
-def _check(curves: Mapping[str, Curve], panels: Sequence[str], width: int, units: Sequence[int]) -> None:
+def _check(curves: Mapping[str, DrawnCurve], panels: Sequence[str], width: int, units: Sequence[int]) -> None:
     for panel in panels:
         if panel not in PANELS:
             raise ValueError(f"`panels` must be among {', '.join(map(repr, PANELS))}, got {panel!r}.")
@@ -98,7 +98,7 @@ def _name(unit: int) -> str:
     return f"h{unit + 1}".translate(SUBSCRIPTS)
 
 
-def _looks(curves: Mapping[str, Curve], units: Sequence[int]) -> list[tuple[Curve, int, _Look]]:
+def _looks(curves: Mapping[str, DrawnCurve], units: Sequence[int]) -> list[tuple[DrawnCurve, int, _Look]]:
     """List every line: of which curve and unit, and how it looks."""
     found = []
     for curve, dash in zip(curves.values(), cycle(DASHES), strict=False):
@@ -107,7 +107,7 @@ def _looks(curves: Mapping[str, Curve], units: Sequence[int]) -> list[tuple[Curv
     return found
 
 
-def _states(ax: Axes, curves: Mapping[str, Curve], units: Sequence[int]) -> None:
+def _states(ax: Axes, curves: Mapping[str, DrawnCurve], units: Sequence[int]) -> None:
     for curve, unit, look in _looks(curves, units):
         times, states = curve.line
         ax.plot(times, states[:, unit], color=look.colour, linestyle=look.dash)
@@ -119,7 +119,7 @@ def _states(ax: Axes, curves: Mapping[str, Curve], units: Sequence[int]) -> None
     ax.set_ylabel("state")
 
 
-def _plane(ax: Axes, curves: Mapping[str, Curve], units: Sequence[int]) -> None:
+def _plane(ax: Axes, curves: Mapping[str, DrawnCurve], units: Sequence[int]) -> None:
     a, b = units[:2]
     for curve, _, look in _looks(curves, [a]):
         _, states = curve.line
@@ -133,7 +133,7 @@ def _plane(ax: Axes, curves: Mapping[str, Curve], units: Sequence[int]) -> None:
     ax.set_ylabel(_name(b))
 
 
-def _steps(ax: Axes, curves: Mapping[str, Curve], units: Sequence[int]) -> None:
+def _steps(ax: Axes, curves: Mapping[str, DrawnCurve], units: Sequence[int]) -> None:
     for curve, dash in zip(curves.values(), cycle(DASHES), strict=False):
         assert curve.steps is not None
         ax.stairs(np.diff(curve.steps), curve.steps, baseline=None, color=LIGHT["ink"], linestyle=dash, linewidth=1.0)
@@ -148,11 +148,11 @@ def _steps(ax: Axes, curves: Mapping[str, Curve], units: Sequence[int]) -> None:
     ax.set_ylabel("step length")
 
 
-Panel = Callable[[Axes, Mapping[str, Curve], Sequence[int]], None]
+Panel = Callable[[Axes, Mapping[str, DrawnCurve], Sequence[int]], None]
 PANELS: dict[str, tuple[Panel, float]] = {"states": (_states, 2.1), "plane": (_plane, 2.8), "steps": (_steps, 1.3)}
 
 
-def _title(curves: Mapping[str, Curve], width: int, units: Sequence[int]) -> str:
+def _title(curves: Mapping[str, DrawnCurve], width: int, units: Sequence[int]) -> str:
     first = next(iter(curves.values()))
     words = [
         "" if len(curves) > 1 else first.method,
@@ -162,7 +162,7 @@ def _title(curves: Mapping[str, Curve], width: int, units: Sequence[int]) -> str
     return ", ".join(filter(None, words))
 
 
-def _handles(curves: Mapping[str, Curve], units: Sequence[int], panels: Sequence[str]) -> list[Line2D]:
+def _handles(curves: Mapping[str, DrawnCurve], units: Sequence[int], panels: Sequence[str]) -> list[Line2D]:
     handles: list[Line2D] = []
     if "states" in panels:
         looks = [look for _, _, look in _looks(curves, units)][: len(units)]

@@ -29,7 +29,7 @@ from discretize.analysis.refinement import LEFT, STILL, Refinement
 from discretize.analysis.stability import growth
 from discretize.errors import SolverError, SolverWarning
 from discretize.sequences.continuous import ContinuousRNN
-from discretize.sequences.module import Sequences
+from discretize.sequences.module import RaggedCall
 from discretize.sequences.ragged import Ragged, gone_by
 from discretize.sequences.rnn import DiscreteRNN
 
@@ -181,7 +181,7 @@ def _ends_of(part: DiscreteRNN, ends: list[_End]) -> Iterator[None]:
     def keep(_: nn.Module, given: tuple[Any, ...], named: dict[str, Any], output: tuple[Any, Tensor]) -> None:
         at = dict(zip(CALL, given, strict=False)) | named
         x, ts, lengths = at["x"], at.get("ts"), at.get("lengths")
-        if isinstance(x, Sequences) or at.get("reset") is not None:
+        if isinstance(x, RaggedCall) or at.get("reset") is not None:
             return
         if isinstance(x, PackedSequence):
             xs, lengths = pad_packed_sequence(x)
@@ -331,7 +331,7 @@ def _after_samples(x: Any, lengths: Any, output: Tensor | PackedSequence, batch_
     """Return the rows of an output (time, batch, hidden) that are states after a sample: beyond a sequence's end none is."""
     if isinstance(output, PackedSequence):
         return output.data
-    if isinstance(x, Sequences):  # of a module in a stack of layers
+    if isinstance(x, RaggedCall):  # of a module in a stack of layers
         return output.flatten(0, 1) if x.ragged is None else output[x.ragged.read]
     if output.dim() == 2:
         return output
@@ -343,7 +343,7 @@ def _by_time(x: Any, lengths: Any, output: Tensor | PackedSequence, batch_first:
     """Return an output as (time, batch, hidden), nan beyond the end of a sequence."""
     if isinstance(output, PackedSequence):
         return pad_packed_sequence(output, padding_value=math.nan)[0]
-    if isinstance(x, Sequences):
+    if isinstance(x, RaggedCall):
         return output if x.ragged is None else output.masked_fill(~x.ragged.read[..., None], math.nan)
     states = output[:, None] if output.dim() == 2 else output.transpose(0, 1) if batch_first else output
     return states if lengths is None else states.masked_fill(~Ragged.of(lengths, states).read[..., None], math.nan)

@@ -21,7 +21,7 @@ from discretize.errors import SolverWarning, warn_user
 from discretize.fitting.device import on_the_cpu
 from discretize.fitting.problem import Problem, as_problem
 from discretize.fitting.result import Fit
-from discretize.fitting.run import Search, scales_of
+from discretize.fitting.run import StartSearch, scales_of
 from discretize.fitting.series import of_one
 from discretize.fitting.shooting import Shooting, Solver
 from discretize.fitting.unknowns import drawn
@@ -94,7 +94,7 @@ def fit(
     solver = Solver(torch.ones(len(problem.states), dtype=torch.float64), rtol, settings)
     _settle(problem, solver)
     solver = replace(solver, scales=scales_of(problem, solver, trials))
-    search = Search(problem, solver, levels, max_nfev)
+    search = StartSearch(problem, solver, levels, max_nfev)
     optimum = search.run(trials, pieces)
     found = Fit.of(search, optimum, one=of_one(data))
     if not found.stats["converged"]:

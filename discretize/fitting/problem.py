@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ctrnn import VectorField, checks
 from discretize.fitting.equation import Named, Shapes, arguments_of, weights_of
-from discretize.fitting.series import Series, as_series
+from discretize.fitting.series import MeasuredSeries, as_series
 from discretize.fitting.unknowns import Unknown, as_unknown, as_unknowns
 
 __all__ = ["Problem", "as_problem"]
@@ -33,7 +33,7 @@ class Problem:
     states: list[str]
     outputs: list[str]
     observe: list[int | Named]
-    series: list[Series]
+    series: list[MeasuredSeries]
     start: Tensor
     start_at: Tensor
     constants: Tensor
@@ -141,7 +141,7 @@ def _check_all_taken(f: Any, functions: Mapping[str, Any], shapes: Shapes, start
             )
 
 
-def _starts(h0: Any, states: list[str], series: list[Series], unknowns: list[Unknown]) -> tuple[Tensor, Tensor]:
+def _starts(h0: Any, states: list[str], series: list[MeasuredSeries], unknowns: list[Unknown]) -> tuple[Tensor, Tensor]:
     """Return known initial states and the indices of fitted ones, whose unknowns are put behind those of the parameters."""
     start = torch.full((len(series), len(states)), torch.nan, dtype=torch.float64)
     at = torch.full(start.shape, -1)

@@ -14,7 +14,7 @@ import torch
 from ctrnn import checks
 from ctrnn.extras import needed_by
 from discretize.errors import SolverWarning
-from discretize.fitting.run import Optimum, Search
+from discretize.fitting.run import Optimum, StartSearch
 from discretize.fitting.shooting import Shooting
 
 if TYPE_CHECKING:
@@ -50,7 +50,13 @@ class Profile:
 
 
 def profiled(
-    search: Search, best: Optimum, name: str, error: float | None, along: np.ndarray, values: Sequence[float] | None, level: float
+    search: StartSearch,
+    best: Optimum,
+    name: str,
+    error: float | None,
+    along: np.ndarray,
+    values: Sequence[float] | None,
+    level: float,
 ) -> Profile:
     """Make the profile of `Fit.profile`; along: how all unknowns move with this one, in sizes, while chi2 is a parabola."""
     from scipy.stats import chi2, f  # noqa: PLC0415 - of an extra
@@ -83,7 +89,7 @@ def profiled(
     return _made(name, grid, costs, found, level, threshold, middle)
 
 
-def _held(search: Search, best: Optimum, at: int, along: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _held(search: StartSearch, best: Optimum, at: int, along: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return by how much chi2 grows (values,), and all parameters (values, unknowns)."""
     shooting = Shooting(search.problem, search.solver, best.sizes)
     trials = best.x + along * (values / best.sizes[at] - best.x[at])[:, None]

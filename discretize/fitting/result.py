@@ -15,7 +15,7 @@ from ctrnn import checks
 from ctrnn.extras import needed_by
 from discretize.fitting.device import on_the_cpu
 from discretize.fitting.profile import Profile, profiled
-from discretize.fitting.run import Optimum, Search
+from discretize.fitting.run import Optimum, StartSearch
 from discretize.fitting.shooting import Shooting
 from discretize.fitting.uncertainty import uncertainty
 
@@ -51,11 +51,11 @@ class Fit:
     states: Any
     residuals: Any
     stats: dict[str, Any]
-    search: Search
+    search: StartSearch
     optimum: Optimum
 
     @classmethod
-    def of(cls, search: Search, optimum: Optimum, one: bool) -> Fit:
+    def of(cls, search: StartSearch, optimum: Optimum, one: bool) -> Fit:
         """Read off what a search has found; one: the data were one series."""
         problem, sizes = search.problem, optimum.sizes
         names = [each.name for each in problem.unknowns]

@@ -15,7 +15,7 @@ from discretize.fitting.problem import Problem
 from discretize.fitting.search import least_squares_from
 from discretize.fitting.shooting import Shooting, Solver
 
-__all__ = ["Optimum", "Search", "scales_of"]
+__all__ = ["Optimum", "StartSearch", "scales_of"]
 
 GAPS = (1.0, 0.1)  # between pieces, one after the other, in noise levels
 SPREAD = 0.1  # noise levels that are not known, to begin with, in what an output varies by; gaps of states that are not seen
@@ -38,7 +38,7 @@ class Optimum:
 
 
 @dataclass(eq=False)
-class Search:
+class StartSearch:
     """Searches from starts (starts, unknowns); noise (outputs,) known, or None."""
 
     problem: Problem

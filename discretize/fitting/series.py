@@ -12,11 +12,11 @@ from torch import Tensor
 
 from ctrnn import checks
 
-__all__ = ["Series", "as_series", "of_one"]
+__all__ = ["MeasuredSeries", "as_series", "of_one"]
 
 
 @dataclass(frozen=True, eq=False)
-class Series:
+class MeasuredSeries:
     """One series: ts (n,), values (n, outputs), nan where nothing was measured, and its own constants by name."""
 
     ts: Tensor
@@ -29,7 +29,7 @@ def of_one(data: object) -> bool:
     return isinstance(data, tuple)
 
 
-def as_series(data: object, outputs: Sequence[str] | None) -> list[Series]:
+def as_series(data: object, outputs: Sequence[str] | None) -> list[MeasuredSeries]:
     """Check the data of `fit`; outputs: the names of what is measured, None where each state is."""
     each = [data] if of_one(data) else data
     if not isinstance(each, list) or not each or not all(isinstance(one, tuple) and len(one) in (2, 3) for one in each):
@@ -50,7 +50,7 @@ def as_series(data: object, outputs: Sequence[str] | None) -> list[Series]:
     return found
 
 
-def _series(given: tuple[Any, ...], whose: str, outputs: Sequence[str] | None) -> Series:
+def _series(given: tuple[Any, ...], whose: str, outputs: Sequence[str] | None) -> MeasuredSeries:
     ts = checks.are_times(f"ts{whose}", given[0])
     try:
         values = given[1].detach().cpu().double() if isinstance(given[1], Tensor) else torch.as_tensor(_filled(given[1]))
@@ -70,7 +70,7 @@ def _series(given: tuple[Any, ...], whose: str, outputs: Sequence[str] | None) -
     constants = given[2] if len(given) > 2 else {}
     if not isinstance(constants, Mapping) or not all(isinstance(name, str) for name in constants):
         raise TypeError(f"Constants{whose} must be a dict of numbers by name, got {_kind(constants)}.")
-    return Series(ts, values, {name: checks.finite_number(f"{name}{whose}", value) for name, value in constants.items()})
+    return MeasuredSeries(ts, values, {name: checks.finite_number(f"{name}{whose}", value) for name, value in constants.items()})
 
 
 def _filled(values: Any) -> np.ndarray:

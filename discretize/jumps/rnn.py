@@ -26,7 +26,7 @@ from discretize.jumps.between import SolveBetween, StepBetween
 from discretize.jumps.jump import CellJump, GRUBayes, Jump
 from discretize.loop.checking import check_start
 from discretize.sequences.cell import DiscreteCell
-from discretize.sequences.module import Lengths, SequenceModule, Sequences, Start
+from discretize.sequences.module import Lengths, RaggedCall, SequenceModule, Start
 from discretize.sequences.ragged import Ragged, gone_by
 from discretize.sequences.stamps import number_of_times, sample_edges, sample_stamps
 from discretize.settings import Gradient, Settings
@@ -201,7 +201,7 @@ class JumpRNN(SequenceModule):
     def _taken(self, ts: object, xs: Tensor) -> tuple[bool, bool]:
         return number_of_times(ts, self.batch_first) == len(xs), False
 
-    def _read(self, x: Tensor, h_0: Start, ts: Tensor | None, lengths: Lengths) -> tuple[Sequences, bool]:
+    def _read(self, x: Tensor, h_0: Start, ts: Tensor | None, lengths: Lengths) -> tuple[RaggedCall, bool]:
         given, batched = super()._read(x, h_0, ts, lengths)
         if h_0 is not None and given.edges is not None and len(given.xs) == 1 and self._taken(ts, given.xs)[0]:
             raise ValueError(

@@ -42,8 +42,8 @@ class Edges(Protocol):
     def bias(self) -> Tensor: ...
 
 
-class Graph(Structure):
-    """`Graph` of symbols.cpp, field by field."""
+class SymbolsGraph(Structure):
+    """`SymbolsGraph` of symbols.cpp, field by field."""
 
     _fields_ = [
         *((name, c_size_t) for name in NAMES),
@@ -103,7 +103,7 @@ def sums(
 def _run(name: str, edges: Edges, carry: float, symbols: Tensor, *given: Tensor | int) -> None:
     alive = [part.detach().contiguous() for part in (edges.sources, edges.weight, edges.bias)]
     squash, (units, fan) = edges.squash, edges.sources.shape
-    graph = Graph(units, fan, len(alive[1]), *map(address, alive), carry, squash.width, squash.size, squash.centre)
+    graph = SymbolsGraph(units, fan, len(alive[1]), *map(address, alive), carry, squash.width, squash.size, squash.centre)
     sizes = [symbols.numel()] if name == "sums" else list(symbols.shape)
     symbols = symbols.contiguous()
     pointers = [address(part) if isinstance(part, Tensor) else part for part in given]
@@ -115,9 +115,9 @@ def _run(name: str, edges: Edges, carry: float, symbols: Tensor, *given: Tensor 
 def _library(dtype: torch.dtype) -> ctypes.CDLL:
     """Raises `Unavailable`."""
     made = library(SYMBOLS, {"REAL": REALS[dtype]})
-    sizes: list[Any] = [ctypes.POINTER(Graph), c_size_t, c_size_t, c_size_t]
+    sizes: list[Any] = [ctypes.POINTER(SymbolsGraph), c_size_t, c_size_t, c_size_t]
     made.ctrnn_symbols_forwards.argtypes = [*sizes, c_void_p, c_void_p, c_int, c_void_p]
     made.ctrnn_symbols_backwards.argtypes = [*sizes, *[c_void_p] * 6]
     made.ctrnn_symbols_sums.argtypes = [*sizes[:3], *[c_void_p] * 4, c_int, *[c_void_p] * 6]
-    assert made.ctrnn_symbols_size() == ctypes.sizeof(Graph)
+    assert made.ctrnn_symbols_size() == ctypes.sizeof(SymbolsGraph)
     return made

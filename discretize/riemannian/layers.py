@@ -47,7 +47,7 @@ ROUNDING = 1e-6  # of the terms of a gradient, summed without their signs
 
 
 @dataclass(frozen=True)
-class Rows:
+class AffineRows:
     """V = constant + of_x x + of_h h, either perhaps missing, as a method of the owner gives it, whose last argument is h."""
 
     owner: nn.Module
@@ -108,22 +108,22 @@ class Rows:
             delattr(self.owner, self.method)
 
 
-def rows_of(field: VectorField) -> Iterator[Rows]:
+def rows_of(field: VectorField) -> Iterator[AffineRows]:
     """Yield the rows of every `ctrnn.parts.Affine`; those of the GRU's candidate that the reset gate multiplies come apart."""
     resets = [part for part in field.modules() if isinstance(part, ResetCandidate)]
     for reset in resets:
-        yield Rows(reset, "preactivation", reset.pull.bias, reset.pull.weight_x, None)
-        yield Rows(reset, "recurrent", reset.bias_h, None, reset.pull.weight_h)
+        yield AffineRows(reset, "preactivation", reset.pull.bias, reset.pull.weight_x, None)
+        yield AffineRows(reset, "recurrent", reset.bias_h, None, reset.pull.weight_h)
     for part in field.modules():
         if isinstance(part, Affine) and all(part is not reset.pull for reset in resets):
-            yield Rows(part, "preactivation", part.bias, part.weight_x, part.weight_h)
+            yield AffineRows(part, "preactivation", part.bias, part.weight_x, part.weight_h)
 
 
 class AffineLayers:
     """Raises: TypeError for a field with parameters besides those of `ctrnn.parts.Affine`, ValueError without biases."""
 
     def __init__(self, field: VectorField) -> None:
-        self.layers: list[Rows] = list(rows_of(field))
+        self.layers: list[AffineRows] = list(rows_of(field))
         if any(rows.of_x is not None and rows.of_x.shape[1] != field.input_size for rows in self.layers):
             raise TypeError("`model` has a field in layers, of which the upper ones read no symbols; take `num_layers=1`.")
         self.parameters: list[nn.Parameter] = [p for rows in self.layers for p in rows.parameters]

@@ -36,7 +36,7 @@ def look_at_batch(module: nn.Module, x: Tensor, batch: int) -> None:
     )
 
 
-class _End(NamedTuple):
+class _CallEnd(NamedTuple):
     """Keep the states at the end of a call and how often they had been written into, the last time that was given, the time at
     which the call ends, and whether that time was inferred."""
 
@@ -47,7 +47,7 @@ class _End(NamedTuple):
     taken: bool
 
 
-_ends: WeakKeyDictionary[nn.Module, _End] = WeakKeyDictionary()
+_ends: WeakKeyDictionary[nn.Module, _CallEnd] = WeakKeyDictionary()
 _told: WeakSet[nn.Module] = WeakSet()
 _read_alone: WeakSet[nn.Module] = WeakSet()
 
@@ -113,4 +113,4 @@ def end_of_call(module: nn.Module, h_n: Tensor, edges: Tensor, taken: bool) -> N
     """Keep how a call ended, for the next one; `taken`: the last edge was."""
     if tracing_reason() is None and not h_n.is_inference():  # which counts no writes
         last = edges[-2 if taken else -1].detach()
-        _ends[module] = _End(h_n.detach(), h_n._version, last, edges[-1].detach(), taken)
+        _ends[module] = _CallEnd(h_n.detach(), h_n._version, last, edges[-1].detach(), taken)

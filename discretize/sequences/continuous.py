@@ -31,7 +31,7 @@ from discretize.noise.brownian import BrownianPath, Cells
 from discretize.noise.generator import Seed, fresh_keys, keys_of
 from discretize.sequences.clocks import solve_by_clock
 from discretize.sequences.live import LiveMap
-from discretize.sequences.module import FieldModule, Lengths, Sequences, Start, check_no_lengths
+from discretize.sequences.module import FieldModule, Lengths, RaggedCall, Start, check_no_lengths
 from discretize.sequences.ragged import Ragged, gone_by
 from discretize.sequences.stamps import sample_stamps
 from discretize.settings import MAX_NUM_STEPS, Gradient, Method, Settings
@@ -144,7 +144,7 @@ class ContinuousRNN(FieldModule):
     def noisy(self) -> bool:  # type: ignore[override]
         return self.settings.noisy
 
-    def _with_noise(self, given: Sequences, seed: Seed | BrownianPath) -> Tensor:
+    def _with_noise(self, given: RaggedCall, seed: Seed | BrownianPath) -> Tensor:
         if not self.noisy:
             return super()._with_noise(given, seed)
         if isinstance(seed, BrownianPath):

@@ -31,7 +31,7 @@ from discretize.noise.brownian import BrownianPath
 from discretize.noise.generator import Seed, fresh_keys
 from discretize.sequences.clocked import copied
 from discretize.sequences.continuous import ContinuousRNN
-from discretize.sequences.module import SequenceModule, Sequences, Start
+from discretize.sequences.module import RaggedCall, SequenceModule, Start
 from discretize.sequences.ragged import Ragged
 from discretize.sequences.rnn import DiscreteRNN
 from discretize.sequences.stamps import reversed_edges
@@ -196,7 +196,7 @@ class Layers(SequenceModule):
     def reads_past(self) -> bool:  # type: ignore[override]
         return any(module.reads_past for row in self._rows() for module in row)
 
-    def _with_noise(self, given: Sequences, seed: Seed | BrownianPath) -> Tensor:
+    def _with_noise(self, given: RaggedCall, seed: Seed | BrownianPath) -> Tensor:
         if not self.noisy:
             return super()._with_noise(given, seed)
         if isinstance(seed, BrownianPath):
@@ -235,11 +235,11 @@ class Layers(SequenceModule):
                 xs = drop(xs, self.dropout, self.training)
             for module in row:
                 check_input(module.field, xs)  # of which the entrance has looked at the first alone
-            output, end = row[0](Sequences(given(xs, row[0]), next(starts), edges, ragged))
+            output, end = row[0](RaggedCall(given(xs, row[0]), next(starts), edges, ragged))
             outputs, ends = [output], [*ends, end]
             for module in row[1:]:
                 turned = given(_turned(xs, ragged), module)
-                output, end = module(Sequences(turned, next(starts), backwards, ragged))
+                output, end = module(RaggedCall(turned, next(starts), backwards, ragged))
                 outputs.append(_turned(output, ragged))
                 ends.append(end)
             xs = torch.cat(outputs, -1) if len(outputs) > 1 else output

@@ -36,7 +36,7 @@ from discretize.kernels.price import without_building
 from discretize.noise.brownian import BrownianPath
 from discretize.noise.generator import Seed
 from discretize.sequences.overshoot import OvershootWatch
-from discretize.sequences.ragged import Sequences
+from discretize.sequences.ragged import RaggedCall
 from discretize.sequences.unit_steps import unit_step
 from discretize.solvers.fixed import num_steps_of
 from discretize.steps.euler import Euler
@@ -292,7 +292,7 @@ def _may_be_planned(field: VectorField) -> bool:
     )
 
 
-def _read(module: Module, x: Tensor, state: Any, reset: Any) -> tuple[Sequences, bool, Tensor | None]:
+def _read(module: Module, x: Tensor, state: Any, reset: Any) -> tuple[RaggedCall, bool, Tensor | None]:
     """Check a sample and the state before it; return them as a sequence, whether there was a batch, and which begin anew."""
     check_pairs({**module._live_traits(), "live step": "live_step"})
     x = cast_for(module._reader, x)
@@ -307,7 +307,7 @@ def _read(module: Module, x: Tensor, state: Any, reset: Any) -> tuple[Sequences,
     if anew is not None:
         anew = anew.expand(xs.shape[1])
         h0 = _begun(h0, anew)
-    return Sequences(xs, h0, None, None), batched, anew
+    return RaggedCall(xs, h0, None, None), batched, anew
 
 
 def _anew(reset: Any, samples: tuple[int, ...]) -> Tensor | None:
@@ -354,7 +354,7 @@ def _with_noise(module: Module, xs: Tensor, seed: Any, place: Any) -> Tensor:
             "`seed` and `place`, the number of the sample in its sequence, 0, 1, 2, ..., go together: a seed alone would give "
             "every step the noise of the first sample. Without both, noise is drawn anew at each step."
         )
-    xs = module._with_noise(Sequences(xs, xs, None, None), seed)
+    xs = module._with_noise(RaggedCall(xs, xs, None, None), seed)
     if place is None:
         return xs
     places = torch.as_tensor(place, device=None if isinstance(place, Tensor) else "cpu")

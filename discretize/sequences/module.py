@@ -30,8 +30,8 @@ from discretize.noise.generator import Seed, check_no_seed, fresh_keys
 from discretize.sequences.chunks import end_of_call, keep_end, look_at_batch, look_at_past, look_at_start
 from discretize.sequences.clocked import Clocked
 from discretize.sequences.live import LiveMap, live_step
-from discretize.sequences.pieces import Pieces
-from discretize.sequences.ragged import Ragged, Sequences, packed_as, padded
+from discretize.sequences.pieces import SequencePieces
+from discretize.sequences.ragged import Ragged, RaggedCall, packed_as, padded
 from discretize.sequences.stamps import number_of_times, sample_edges
 from discretize.steps.along import HeldProblem
 from discretize.units import look_at_intervals, look_at_lengths
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from discretize.kernels.plan import ModulePlan
     from discretize.kernels.repeated import Repeated
 
-__all__ = ["FieldModule", "Lengths", "SequenceModule", "Sequences", "Start", "check_no_lengths"]
+__all__ = ["FieldModule", "Lengths", "SequenceModule", "RaggedCall", "Start", "check_no_lengths"]
 
 Start = Tensor | tuple[Tensor, Tensor] | None
 Lengths = Tensor | Sequence[int] | None
@@ -92,18 +92,18 @@ class SequenceModule(AnsweredInit, Clocked, nn.Module, ABC):
         seed: Seed | BrownianPath = ...,
     ) -> tuple[PackedSequence, Tensor]: ...
     @overload
-    def forward(self, x: Sequences) -> tuple[Tensor, Tensor]: ...
+    def forward(self, x: RaggedCall) -> tuple[Tensor, Tensor]: ...
     @answered
     def forward(
         self,
-        x: Tensor | PackedSequence | Sequences,
+        x: Tensor | PackedSequence | RaggedCall,
         h_0: Start = None,
         ts: Tensor | None = None,
         lengths: Lengths = None,
         reset: Tensor | None = None,
         seed: Seed | BrownianPath = None,
     ) -> tuple[Tensor | PackedSequence, Tensor]:
-        if isinstance(x, Sequences):
+        if isinstance(x, RaggedCall):
             return self._run(*x)
         if ts is None and lengths is None and reset is None and seed is None:
             if h_0 is None and self._repeats and type(x) is Tensor and not torch.compiler.is_dynamo_compiling():
@@ -213,11 +213,11 @@ class SequenceModule(AnsweredInit, Clocked, nn.Module, ABC):
         """As `_as_planned`, the values of what is packed."""
         return None
 
-    def _run_pieces(self, given: Sequences, reset: Tensor | None, batched: bool) -> tuple[Tensor, Tensor]:
+    def _run_pieces(self, given: RaggedCall, reset: Tensor | None, batched: bool) -> tuple[Tensor, Tensor]:
         xs, h0, edges, ragged = given
         if reset is None or not xs.shape[1]:
             return self._run(*given)
-        pieces = Pieces(reset, xs, ragged, batched, self.batch_first)
+        pieces = SequencePieces(reset, xs, ragged, batched, self.batch_first)
         cut, edges = pieces.samples(xs), self._clock(xs, ragged) if edges is None else edges
         output, h_n = self._run(cut, pieces.starts(h0), pieces.edges(edges, self.reads_at_the_end), pieces.ragged(cut))
         self._ran(pieces.sequence, pieces.start if edges is None else None)
@@ -249,7 +249,7 @@ class SequenceModule(AnsweredInit, Clocked, nn.Module, ABC):
             self._ran(x.sorted_indices.cpu())
         return packed_as(x, output, ragged), h_n if x.unsorted_indices is None else h_n.index_select(1, x.unsorted_indices)
 
-    def _with_noise(self, given: Sequences, seed: Seed | BrownianPath) -> Tensor:
+    def _with_noise(self, given: RaggedCall, seed: Seed | BrownianPath) -> Tensor:
         """Put the noise of a call beside its samples, of modules whose fields have some."""
         check_no_seed(seed)
         return given.xs
@@ -277,7 +277,7 @@ class SequenceModule(AnsweredInit, Clocked, nn.Module, ABC):
     def hidden_size(self) -> int:
         return self._reader.hidden_size
 
-    def _read(self, x: Tensor, h_0: Start, ts: Tensor | None, lengths: Lengths) -> tuple[Sequences, bool]:
+    def _read(self, x: Tensor, h_0: Start, ts: Tensor | None, lengths: Lengths) -> tuple[RaggedCall, bool]:
         """Check the user's arguments; return them and whether there was a batch."""
         xs, ragged, batched = self._time_first(x, lengths)
         if not batched and ts is None and h_0 is None:  # which would say what the first axis is
@@ -285,9 +285,9 @@ class SequenceModule(AnsweredInit, Clocked, nn.Module, ABC):
         edges = None if ts is None or not xs.shape[1] else self._edges(ts, xs, ragged, batched)
         if edges is not None:
             self._look_at(edges)
-        return Sequences(xs, self._start(h_0, xs, batched), edges, ragged), batched
+        return RaggedCall(xs, self._start(h_0, xs, batched), edges, ragged), batched
 
-    def _read_packed(self, x: PackedSequence, h_0: Start, ts: Tensor | None, lengths: Lengths) -> tuple[Sequences, Ragged]:
+    def _read_packed(self, x: PackedSequence, h_0: Start, ts: Tensor | None, lengths: Lengths) -> tuple[RaggedCall, Ragged]:
         check_no_lengths(lengths)
         xs, ragged = padded(x._replace(data=cast_for(self._reader, x.data)))
         check_input(self._reader, xs)
@@ -299,7 +299,7 @@ class SequenceModule(AnsweredInit, Clocked, nn.Module, ABC):
             edges = self._edges(ts, xs, given, True)
             self._look_at(edges)
             edges = edges if x.sorted_indices is None else edges[:, x.sorted_indices.cpu()]
-        return Sequences(xs, h0, edges, ragged), ragged
+        return RaggedCall(xs, h0, edges, ragged), ragged
 
     def _look_at(self, edges: Tensor) -> None:
         look_at_intervals(getattr(self, "field", self._reader), edges)

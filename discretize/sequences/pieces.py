@@ -14,10 +14,10 @@ from torch import Tensor
 from ctrnn import checks
 from discretize.sequences.ragged import Ragged
 
-__all__ = ["Pieces"]
+__all__ = ["SequencePieces"]
 
 
-class Pieces:
+class SequencePieces:
     r"""The pieces of a batch, sequence by sequence.
 
     Args:    reset: the user's, where a sequence begins anew before it reads that sample; xs: (time, batch, input); ragged: the

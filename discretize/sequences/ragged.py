@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn.functional import dropout
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-__all__ = ["Ragged", "Sequences", "gone_by", "packed_as", "padded"]
+__all__ = ["Ragged", "RaggedCall", "gone_by", "packed_as", "padded"]
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def _checked(lengths: object, time: int, batch: int) -> Tensor:
     return given
 
 
-class Sequences(NamedTuple):
+class RaggedCall(NamedTuple):
     """A call that has been checked: samples (time, batch, input), starts (num_states, batch, state), and as `sample_edges`
     and `Ragged` have them when samples begin and end and which sequences are over."""
 

@@ -23,7 +23,7 @@ from discretize.noise.brownian import BrownianPath
 from discretize.noise.generator import Seed
 from discretize.sequences.cell import checked_step
 from discretize.sequences.live import LiveMap
-from discretize.sequences.module import FieldModule, Sequences
+from discretize.sequences.module import FieldModule, RaggedCall
 from discretize.sequences.overshoot import OvershootWatch
 from discretize.sequences.ragged import Ragged, gone_by
 from discretize.solvers.engine import SolverStats
@@ -106,7 +106,7 @@ class DiscreteRNN(FieldModule):
     def noisy(self) -> bool:  # type: ignore[override]
         return isinstance(self.step, StochasticStep)
 
-    def _with_noise(self, given: Sequences, seed: Seed | BrownianPath) -> Tensor:
+    def _with_noise(self, given: RaggedCall, seed: Seed | BrownianPath) -> Tensor:
         if not self.noisy:
             return super()._with_noise(given, seed)
         if transform_reason() is None:  # G may have been 0 before it was learned

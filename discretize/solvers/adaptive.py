@@ -21,7 +21,7 @@ from torch import Tensor
 from ctrnn import checks
 from ctrnn.fields.probes import has_two_answers
 from discretize.errors import Failure, SolverWarning, warn_user
-from discretize.solvers.control import Numbers, Place, Round, StepControl
+from discretize.solvers.control import Numbers, Round, StepControl, StepPlace
 from discretize.solvers.diagnosis import STIFF_STEPS, diagnosis, jump_hint, stiff_hint
 from discretize.solvers.engine import MOST_UNSEEN, Engine, SolverState, column, waits_for
 from discretize.solvers.kept import StepLog
@@ -122,7 +122,7 @@ class _SegmentSolve:
                 self._leave_out(live)
             if self.engine.look is not None and self.engine.look():
                 self._say_if_stiff()
-            place = Place(*(self._mine(x) for x in (self.state.tau, self.step, self.held_back)))
+            place = StepPlace(*(self._mine(x) for x in (self.state.tau, self.step, self.held_back)))
             first = Round.of(self.control, place, self._mine(self.length))
             rounds = self._rounds_unseen(first, limit - tries)
             if rounds == 1:
@@ -157,7 +157,7 @@ class _SegmentSolve:
     def _try_unseen(self, first: Round[np.ndarray], rounds: int) -> bool:
         """Compute rounds on the device and read their results at once; return False, undone, if one has to be read itself."""
         begun = self.h, self.start
-        there, length = Place(*(self._there(numbers) for numbers in first.place)), self._there(first.length)
+        there, length = StepPlace(*(self._there(numbers) for numbers in first.place)), self._there(first.length)
         tried, attempts, states = [], [], []
         for _ in range(rounds):
             round = Round.of(self.control, there, length)
@@ -184,7 +184,7 @@ class _SegmentSolve:
                 self.log.add(
                     self.state.segment, self.rows, tau[k], accepted[k], states[k], slopes_of(attempts[k], self.control.method)
                 )
-        self._set_place(Place(seen[-1, 0], seen[-1, 1], seen[-1, 2] > 0))
+        self._set_place(StepPlace(seen[-1, 0], seen[-1, 1], seen[-1, 2] > 0))
         return True
 
     def _try(self, round: Round[np.ndarray]) -> None:
@@ -295,7 +295,7 @@ class _SegmentSolve:
     def _set(self, values: np.ndarray, mine: np.ndarray) -> None:
         values[slice(None) if self.rows is None else self.rows] = mine
 
-    def _set_place(self, place: Place[np.ndarray]) -> None:
+    def _set_place(self, place: StepPlace[np.ndarray]) -> None:
         for values, mine in zip((self.state.tau, self.step, self.held_back), place, strict=True):
             self._set(values, mine)
 

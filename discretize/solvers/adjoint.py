@@ -24,7 +24,7 @@ from discretize.errors import Failure, SolverError
 from discretize.solvers.adaptive import AdaptiveEngine, StepRecord
 from discretize.solvers.detached import ParameterSnapshot, check_same_states, detached_chain, refuse_captured
 from discretize.solvers.engine import SolverState, SolverStats, column
-from discretize.solvers.segments import Chain, RightHandSide, Segment, Slope
+from discretize.solvers.segments import Chain, RightHandSide, Segment, SlopeFunction
 from discretize.solvers.tableaus import Attempt, EmbeddedMethod, EmbeddedRungeKutta
 from discretize.trajectory import Trajectory
 
@@ -265,10 +265,10 @@ class _FreshFirstStage(EmbeddedMethod):
     def error_order(self) -> int:
         return self.pair.error_order
 
-    def attempt_cost(self, slope: Slope, state: int) -> int:
+    def attempt_cost(self, slope: SlopeFunction, state: int) -> int:
         return self.pair.attempt_cost(slope, state)
 
-    def attempt(self, slope: Slope, tau: Tensor, dt: Tensor, h: Tensor, start: Tensor | None) -> Attempt:
+    def attempt(self, slope: SlopeFunction, tau: Tensor, dt: Tensor, h: Tensor, start: Tensor | None) -> Attempt:
         return self.pair.attempt(slope, tau, dt, h, start)._replace(end=None)
 
 

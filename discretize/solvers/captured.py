@@ -113,14 +113,14 @@ class _Bound:
         arguments: Any
         keywords: Any
         arguments, keywords, function = (
-            each(module) if isinstance(each, _Items | _Part | _Function | _Bound) else each
+            each(module) if isinstance(each, _Items | _Part | _CapturedFunction | _Bound) else each
             for each in (self.arguments, self.keywords, self.function)
         )
         return self.kind(function, *arguments, **keywords)
 
 
 @dataclass(frozen=True)
-class _Function:
+class _CapturedFunction:
     """A function; `bare`: without what it closes over, which the makers make anew."""
 
     bare: FunctionType
@@ -194,7 +194,7 @@ def _of_function(given: FunctionType, to: CapturedFunction, name: str, within: t
     bare = FunctionType(given.__code__, given.__globals__, given.__name__, None if defaults else given.__defaults__, closure)
     bare.__kwdefaults__ = None if keywords else given.__kwdefaults__
     bare.__dict__.update(given.__dict__)
-    return _Function(bare, cells, others, defaults, keywords)
+    return _CapturedFunction(bare, cells, others, defaults, keywords)
 
 
 def _found(made: Mapping[Any, Maker | None]) -> dict[Any, Maker]:

@@ -29,10 +29,10 @@ from ctrnn.combinations import check_pairs
 from discretize.errors import StepError
 from discretize.methods import checked_method
 from discretize.noise.brownian import DEPTH, BrownianPath
-from discretize.solvers.control import Place, Round, StepControl
+from discretize.solvers.control import Round, StepControl, StepPlace
 from discretize.solvers.engine import column
 from discretize.solvers.fixed import as_array
-from discretize.solvers.segments import RightHandSide, Segment, Slope
+from discretize.solvers.segments import RightHandSide, Segment, SlopeFunction
 from discretize.solvers.stochastic import driven_by
 from discretize.solvers.tableaus import Attempt, EmbeddedMethod
 from discretize.steps.runge_kutta import ExplicitRungeKutta
@@ -90,7 +90,7 @@ class StepDoubling(EmbeddedMethod):
     def jacobians(self) -> int:  # type: ignore[override]
         return 2 * self.step.jacobians
 
-    def attempt_cost(self, slope: Slope, state: int) -> int:
+    def attempt_cost(self, slope: SlopeFunction, state: int) -> int:
         return super().attempt_cost(slope, state) * 3 // 2
 
     def check_noise(self, field: VectorField) -> None:
@@ -99,7 +99,7 @@ class StepDoubling(EmbeddedMethod):
         if isinstance(self.step, StochasticStep) and self.step.strong_order < 1:
             check_pairs({**noise_traits(field), "rough steps": repr(self)})
 
-    def attempt(self, slope: Slope, tau: Tensor, dt: Tensor, h: Tensor, start: Tensor | None) -> Attempt:
+    def attempt(self, slope: SlopeFunction, tau: Tensor, dt: Tensor, h: Tensor, start: Tensor | None) -> Attempt:
         lost: Tensor | None = None  # samples whose step has no solution
         while True:
             try:
@@ -117,7 +117,7 @@ class StepDoubling(EmbeddedMethod):
         error = (two - one) / (2**order - 1)
         return Attempt(two, error if lost is None else torch.where(lost.to(h.device), math.inf, error))
 
-    def _stepped(self, slope: Slope, tau: Tensor, dt: Tensor, h: Tensor) -> Tensor:
+    def _stepped(self, slope: SlopeFunction, tau: Tensor, dt: Tensor, h: Tensor) -> Tensor:
         assert isinstance(slope, Segment)
         length = dt.to(device=h.device, dtype=h.dtype, non_blocking=True)
         length = length.reshape(()) if len(length) == 1 else length
@@ -143,11 +143,11 @@ class PathDoubling(EmbeddedMethod):
         self.step, self.path = step, path.remembering()
         self.order, self.evaluations = step.order, 2 * step.evaluations  # type: ignore[misc]
 
-    def attempt_cost(self, slope: Slope, state: int) -> int:
+    def attempt_cost(self, slope: SlopeFunction, state: int) -> int:
         assert isinstance(slope, Segment)
         return 3 * self.step.cost(slope.chain.field)
 
-    def attempt(self, slope: Slope, tau: Tensor, dt: Tensor, h: Tensor, start: Tensor | None) -> Attempt:
+    def attempt(self, slope: SlopeFunction, tau: Tensor, dt: Tensor, h: Tensor, start: Tensor | None) -> Attempt:
         assert isinstance(slope, Segment)
         length = np.broadcast_to(slope.lengths, len(tau))
         begin, end = (_nodes(as_array(each.cpu())[:, 0], length) for each in (tau, tau + dt))
@@ -185,7 +185,7 @@ class DyadicControl(StepControl):
         return 0.5**FIRST * length, 0
 
     def next_step(  # type: ignore[override]
-        self, place: Place[np.ndarray], length: np.ndarray
+        self, place: StepPlace[np.ndarray], length: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         begin = _nodes(place.tau, length)
         level = np.maximum(_levels(length, np.minimum(place.step, self.max_step)), FINEST - _trailing_zeros(begin))

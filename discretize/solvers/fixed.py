@@ -19,7 +19,7 @@ from ctrnn.inputs.segment_input import SegmentInput
 from discretize.errors import Failure, StepError
 from discretize.solvers.engine import MOST_UNSEEN, Engine, SolverState, SolverStats, column, waits_for
 from discretize.solvers.kept import MOST_BYTES, KeptSteps, StepLog
-from discretize.solvers.segments import Chain, RightHandSide, Segment, Slope
+from discretize.solvers.segments import Chain, RightHandSide, Segment, SlopeFunction
 from discretize.solvers.tableaus import Attempt, EmbeddedMethod
 from discretize.steps.along import HeldProblem
 from discretize.steps.euler import Euler
@@ -242,7 +242,7 @@ class OwnStep(EmbeddedMethod):
     def __init__(self, engine: FixedEngine) -> None:
         self.engine, self.order, self.evaluations = engine, engine.map.order, engine.map.evaluations  # type: ignore[misc]
 
-    def attempt(self, slope: Slope, tau: Tensor, dt: Tensor, h: Tensor, start: Tensor | None) -> Attempt:
+    def attempt(self, slope: SlopeFunction, tau: Tensor, dt: Tensor, h: Tensor, start: Tensor | None) -> Attempt:
         assert isinstance(slope, Segment)
         with self.engine.counting_apart():
             following = self.engine.step(slope, tau, dt, h)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ctrnn.forward import jvp
-from discretize.solvers.segments import Slope
+from discretize.solvers.segments import SlopeFunction
 from discretize.solvers.tableaus import Attempt, EmbeddedMethod, weighted
 
 __all__ = ["Rodas5P"]
@@ -67,7 +67,7 @@ class Rodas5P(EmbeddedMethod):
     name, order = "rodas5p", 5
     evaluations, jacobians = 8, 1
 
-    def attempt(self, slope: Slope, tau: Tensor, dt: Tensor, h: Tensor, start: Tensor | None) -> Attempt:
+    def attempt(self, slope: SlopeFunction, tau: Tensor, dt: Tensor, h: Tensor, start: Tensor | None) -> Attempt:
         step = dt.to(device=h.device, dtype=h.dtype, non_blocking=True)
         first = slope(tau, h) if start is None else start
         jacobian = _jacobian(slope, tau, h)
@@ -84,7 +84,7 @@ class Rodas5P(EmbeddedMethod):
             us.append(solve(GAMMA * right))
         return Attempt(at + us[-1], us[-1], None)
 
-    def attempt_cost(self, slope: Slope, state: int) -> int:
+    def attempt_cost(self, slope: SlopeFunction, state: int) -> int:
         return super().attempt_cost(slope, state) + (not slope.steady)
 
 
@@ -99,7 +99,7 @@ def _solver(step: Tensor, jacobian: Tensor) -> Callable[[Tensor], Tensor]:
     return lambda right: torch.linalg.lu_solve(factors, pivots, right[..., None])[..., 0]
 
 
-def _jacobian(slope: Slope, tau: Tensor, h: Tensor) -> Tensor:
+def _jacobian(slope: SlopeFunction, tau: Tensor, h: Tensor) -> Tensor:
     try:
         return slope.jacobian(tau, h)
     except (RuntimeError, NotImplementedError) as error:
@@ -110,7 +110,7 @@ def _jacobian(slope: Slope, tau: Tensor, h: Tensor) -> Tensor:
         ) from error
 
 
-def time_derivative(slope: Slope, tau: Tensor, dt: Tensor, h: Tensor) -> Tensor:
+def time_derivative(slope: SlopeFunction, tau: Tensor, dt: Tensor, h: Tensor) -> Tensor:
     """Return df/dt at (tau, h): exact where the input is made of torch's functions of time, else by three points in the step."""
     if slope.differentiable_in_time:
         # If torch.func cannot differentiate the field, its time derivative is taken like that of a user's function.

@@ -24,7 +24,7 @@ from ctrnn.inputs.path import Data, piece_numbers
 from ctrnn.inputs.segment_input import Rows, SegmentInput, select
 from discretize.steps.algebra.jacobian import JacobianCheck, checked_jacobian, jacobian, jacobian_cost, over_matrices
 
-__all__ = ["Chain", "HeldSlope", "Places", "RightHandSide", "Segment", "Slope", "chain_of"]
+__all__ = ["Chain", "HeldSlope", "Places", "RightHandSide", "Segment", "SlopeFunction", "chain_of"]
 
 
 class Chain:
@@ -156,7 +156,7 @@ def _by_segment(path: Path, edges: Tensor) -> SegmentInput:
     return SegmentInput(path, piece_numbers(path.knots.detach(), edges[:-1].detach()))
 
 
-class Slope(ABC):
+class SlopeFunction(ABC):
     """dh/dt as a method reads it. `steady`: tau does not matter; `differentiable_in_time`: torch.func can differentiate by it."""
 
     steady = differentiable_in_time = False
@@ -174,7 +174,7 @@ class Slope(ABC):
         return state
 
 
-class HeldSlope(Slope):
+class HeldSlope(SlopeFunction):
     """A field whose projected input is held: dh/dt at any time."""
 
     steady = True
@@ -192,7 +192,7 @@ class HeldSlope(Slope):
         return jacobian_cost(self.field)
 
 
-class RightHandSide(Slope):
+class RightHandSide(SlopeFunction):
     """dh/dt on an interval on which it is smooth, by tau, the time since its start, for all samples or for `rows` of them.
 
     `lengths`: as numbers, of all samples or one for all; `differentiable`: the length has a gradient. tau is () or (rows, 1),

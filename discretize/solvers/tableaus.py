@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ctrnn import VectorField, checks
-from discretize.solvers.segments import HeldSlope, Slope
+from discretize.solvers.segments import HeldSlope, SlopeFunction
 from discretize.steps.runge_kutta import ExplicitRungeKutta
 from discretize.steps.step import Step
 
@@ -65,7 +65,7 @@ class EmbeddedMethod(Step):
     interpolated: ClassVar[bool] = True
 
     @abstractmethod
-    def attempt(self, slope: Slope, tau: Tensor, dt: Tensor, h: Tensor, start: Tensor | None) -> Attempt:
+    def attempt(self, slope: SlopeFunction, tau: Tensor, dt: Tensor, h: Tensor, start: Tensor | None) -> Attempt:
         r"""Take one step from h at tau, and estimate its error.
 
         Args:    slope: dh/dt, called as slope(tau, h), with `slope.jacobian(tau, h)`, and `slope.steady` where time does not
@@ -93,7 +93,7 @@ class EmbeddedMethod(Step):
         """Whether states within a step follow from the slopes at its stages."""
         return False
 
-    def attempt_cost(self, slope: Slope, state: int) -> int:
+    def attempt_cost(self, slope: SlopeFunction, state: int) -> int:
         """Return the evaluations of the field in an attempt whose start is known, a derivative along a vector counting as one."""
         derivatives = self.tangents + (self.jacobians * slope.jacobian_cost(state) if self.jacobians else 0)
         return self.evaluations - self.reads_start + derivatives
@@ -160,10 +160,10 @@ class EmbeddedRungeKutta(ExplicitRungeKutta, EmbeddedMethod):
     def dense(self) -> bool:
         return self.d is not None and self.has_tableau
 
-    def attempt_cost(self, slope: Slope, state: int) -> int:
+    def attempt_cost(self, slope: SlopeFunction, state: int) -> int:
         return len(self.a)
 
-    def attempt(self, slope: Slope, tau: Tensor, dt: Tensor, h: Tensor, start: Tensor | None) -> Attempt:
+    def attempt(self, slope: SlopeFunction, tau: Tensor, dt: Tensor, h: Tensor, start: Tensor | None) -> Attempt:
         step = dt.to(device=h.device, dtype=h.dtype, non_blocking=True)
         ks = [slope(tau, h) if start is None else start]
         following = h

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ctrnn import VectorField
-from discretize.analysis.breakdown.taken import Place
+from discretize.analysis.breakdown.taken import SampledSteps
 from discretize.analysis.stability import jacobian_of_step
 from discretize.steps.step import Step
 
@@ -61,7 +61,7 @@ class Modes:
         return float((real & (self.stepped.real < -SWING)).any(1).double().mean())
 
 
-def modes_along(field: VectorField, step: Step, places: list[Place]) -> Modes | None:
+def modes_along(field: VectorField, step: Step, places: list[SampledSteps]) -> Modes | None:
     """Return the modes of steps in a few stretches of the data; None where there is no step to look at."""
     field = copy.deepcopy(field).double()
     whole, longest = _windows(places)
@@ -89,7 +89,7 @@ def modes_along(field: VectorField, step: Step, places: list[Place]) -> Modes | 
     )
 
 
-def _windows(places: list[Place]) -> tuple[list[tuple[int, int]], int]:
+def _windows(places: list[SampledSteps]) -> tuple[list[tuple[int, int]], int]:
     """Return where a few windows of consecutive steps of one sequence begin, (place, sequence), and how long they are: as long as
     any sequence has, between resets."""
     if not places:

@@ -10,11 +10,11 @@ from torch import Tensor
 from discretize.analysis.refine import Call, refined, run_with
 from discretize.sequences.rnn import DiscreteRNN
 
-__all__ = ["Moments", "moments"]
+__all__ = ["StateMoments", "moments"]
 
 
 @dataclass(frozen=True)
-class Moments:
+class StateMoments:
     """Holds moments of states over time and batch, against those of the finest steps.
 
     `mean`: how far it is, in standard deviations, of the furthest unit; `variance`: its ratio, the smallest and the largest over
@@ -36,7 +36,7 @@ class Moments:
         )
 
 
-def moments(part: DiscreteRNN, call: Call, halvings: int, finest: Tensor, dice: Tensor) -> tuple[Moments, ...]:
+def moments(part: DiscreteRNN, call: Call, halvings: int, finest: Tensor, dice: Tensor) -> tuple[StateMoments, ...]:
     """Return them for 1, 2, 4, ... times as many steps; finest (time, batch, hidden): states of the finest, nan beyond an end."""
     known, found = _statistics(finest), []
     for n in (2**k for k in range(halvings + 1)):
@@ -47,7 +47,9 @@ def moments(part: DiscreteRNN, call: Call, halvings: int, finest: Tensor, dice: 
         ratio = (variance / known[1])[moves]
         off = ((mean - known[0]).abs() / known[1].sqrt())[moves]
         ends = (float(ratio.min()), float(ratio.max())) if len(ratio) else (1.0, 1.0)
-        found.append(Moments(n, float(off.max()) if len(off) else 0.0, ends, (float(slow / known[2]), float(fast / known[3]))))
+        found.append(
+            StateMoments(n, float(off.max()) if len(off) else 0.0, ends, (float(slow / known[2]), float(fast / known[3])))
+        )
     return tuple(found)
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from ctrnn.extras import needed_by
 from discretize.analysis.breakdown.held import CHAOS, CYCLE, NO_BOUND, REST
 from discretize.analysis.breakdown.modes import Modes
-from discretize.analysis.breakdown.moments import Moments
+from discretize.analysis.breakdown.moments import StateMoments
 from discretize.analysis.breakdown.scores import Scores
 from discretize.analysis.breakdown.substitutes import Substitute
 from discretize.analysis.refinement import CLOSE, VISIBLE, Refinement
@@ -61,7 +61,7 @@ class Breakdown(TextReport):
     by_sequence: Tensor
     held: tuple[tuple[str, ...], tuple[str, ...]] | None
     scores: Scores
-    noise: tuple[Moments, ...] | None = None
+    noise: tuple[StateMoments, ...] | None = None
     modules: int = 1
 
     @property

@@ -15,12 +15,12 @@ from discretize.sequences.cell import put_step
 from discretize.sequences.rnn import DiscreteRNN
 from discretize.steps.step import Step
 
-__all__ = ["Place", "StepsTaken", "stepping", "watched"]
+__all__ = ["SampledSteps", "StepsTaken", "stepping", "watched"]
 
 SEQUENCES = 16  # whose places are kept
 
 
-class Place(NamedTuple):
+class SampledSteps(NamedTuple):
     """Holds what one step of a few sequences reads and gives: (sequences, ...); dt (sequences, 1), 0 of one that is over."""
 
     projected: Tensor
@@ -34,13 +34,13 @@ class StepsTaken:
     """Holds the steps of one module in their order: g dt of each (batch, state), nan for a sequence that is over; its places."""
 
     g_dt: list[Tensor] = field(default_factory=list)
-    places: list[Place] = field(default_factory=list)
+    places: list[SampledSteps] = field(default_factory=list)
 
     def add(self, of: VectorField, projected: Tensor, h: Tensor, dt: float | Tensor, after: Tensor) -> None:
         lengths = torch.as_tensor(dt, dtype=h.dtype, device=h.device).detach().reshape(-1, 1).expand(len(h), 1)
         self.g_dt.append((lengths * of.leak(projected, h).detach()).masked_fill(lengths <= 0, torch.nan))
         few = (each.detach()[:SEQUENCES].double() for each in (projected.expand(len(h), -1), h, lengths, after))
-        self.places.append(Place(*few))
+        self.places.append(SampledSteps(*few))
 
 
 class _Watched(Step):

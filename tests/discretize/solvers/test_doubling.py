@@ -19,7 +19,7 @@ from torch.testing import assert_close
 import ctrnn
 import discretize
 from discretize import ContinuousRNN, SolverError, SolverWarning, StepDoubling, integrate
-from discretize.solvers.control import Place, Round
+from discretize.solvers.control import Round, StepPlace
 from discretize.solvers.doubling import FINEST, DyadicControl, PathDoubling
 
 TWICE: dict[str, Any] = {"dtype": torch.float64}
@@ -204,7 +204,7 @@ def test_a_dyadic_step_is_cut_and_joined_by_its_error_and_its_place():
     dt = np.array([1 / 64, 1 / 64, 1 / 64, 2 * finest, finest])  # the first two are cut short by their places
     held_back = np.array([False, True, False, False, False])
     error, ones = np.array([0.0, 0.0, 0.0, 1e9, 1e9]), np.ones(5)
-    round = Round(control, Place(np.zeros(5), step, held_back), ones, ones > 0, dt, dt)
+    round = Round(control, StepPlace(np.zeros(5), step, held_back), ones, ones > 0, dt, dt)
     following = control.following(error, round, error <= 1)
     # The proposal before holds; after a rejection it does not grow; it doubles; it is cut to the finest part; there is none.
     assert following[:4].tolist() == [1 / 8, 1 / 64, 1 / 32, finest]
