@@ -20,10 +20,10 @@ from time import perf_counter
 from typing import Any
 
 from derivations.prover.cases import IN_PRINT, Cases, Every, Measured, printed, said, spelt
-from derivations.prover.formulas import Formula, written
+from derivations.prover.formulas import PrintedFormula, written
 from derivations.prover.inequalities import Less
 from derivations.prover.limits import Expands, Tends
-from derivations.prover.notebook import COLOURS, Cells, Shown, certificate_words, counterexample_cells
+from derivations.prover.notebook import COLOURS, Cells, NotebookTable, certificate_words, counterexample_cells
 from derivations.prover.statements import Equal, Fails, Rounds, Solves, Statement
 from derivations.prover.verdict import AT_SIZES, FAILS, HOLDS, HOLDS_ASSUMING, REINTERPRETED, UNDECIDED, Verdict, condition_words
 from derivations.wording import plain
@@ -212,7 +212,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Claim(Shown):
+class Claim(NotebookTable):
     r"""A claim and its verdict.
 
     Args:    source, label; statement: in words, with its formula; assumptions; verdict: one of the six of verdict.py;
@@ -236,8 +236,8 @@ class Claim(Shown):
     evidence: str
     seconds: float
     words: str = ""
-    formulas: tuple[Formula, ...] = ()
-    right: tuple[Formula, ...] = ()
+    formulas: tuple[PrintedFormula, ...] = ()
+    right: tuple[PrintedFormula, ...] = ()
     recorded: str = ""
     mutation: str = ""
     counterexample: dict[Any, Any] = field(default_factory=dict)
@@ -309,7 +309,7 @@ def decided(entry: Entry) -> Claim:
     if numbers:
         evidence += "; counterexample: " + ", ".join(f"{k} = {v}" for k, v in numbers.items())
     correction: str | None = None
-    right: tuple[Formula, ...] = ()
+    right: tuple[PrintedFormula, ...] = ()
     certificates = _certificates("print", entry.statements, found)
     conditions = tuple(dict.fromkeys(condition for v in found for condition in v.defined_on))
     defined_on = tuple(dict.fromkeys(condition_words(conditions)))
@@ -380,11 +380,11 @@ def _evidence(statements: Iterable[Statement], found: Iterable[Verdict]) -> str:
     return "; ".join(dict.fromkeys(f"{s.kind}: {v.evidence}" for s, v in zip(statements, found, strict=True)))
 
 
-def _formulas(statements: Iterable[Statement]) -> tuple[Formula, ...]:
+def _formulas(statements: Iterable[Statement]) -> tuple[PrintedFormula, ...]:
     return tuple(written(formula) for statement in statements for formula in statement.formulas())
 
 
-def _said(words: str, formulas: Iterable[Formula]) -> str:
+def _said(words: str, formulas: Iterable[PrintedFormula]) -> str:
     """Words and formulas in one line; a formula too long to read is left to the code."""
     texts = [formula.text for formula in formulas if len(formula.text) <= LONGEST_FORMULA]
     return words + (" | " + "; ".join(texts) if texts else "")

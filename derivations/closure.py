@@ -37,7 +37,7 @@ from sympy import Abs, Basic, Dummy, Eq, Expr, Function, ImmutableDenseMatrix, S
 from sympy.core.function import AppliedUndef
 
 from derivations.argument.clocks import read_elsewhere
-from derivations.prover.notebook import Cells, Shown, certificate_words
+from derivations.prover.notebook import Cells, NotebookTable, certificate_words
 from derivations.prover.reading import Reading, Unreadable
 from derivations.prover.timelimit import OutOfTime, time_limit
 from derivations.prover.verdict import FAILS, HOLDS, SECONDS, UNDECIDED, Verdict, timed
@@ -59,7 +59,7 @@ class UnknownRate(ValueError):  # noqa: N818 - said of the field's rate, as `Unk
 
 
 @dataclass(frozen=True)
-class Closure(Shown):
+class Closure(NotebookTable):
     r"""Says which changes of time a class of fields absorbs; `print` shows it as text, a notebook as a table.
 
     Args:    group: "every warp", "rescaling" or "none", or which of them: "warps that keep its gates in (0, 1)", "warps of

@@ -16,18 +16,18 @@ from typing import NamedTuple
 
 from sympy import Basic
 
-from derivations.prover.formulas import Formula, written
+from derivations.prover.formulas import PrintedFormula, written
 from derivations.prover.notebook import COLOURS, Cells, in_html
 from derivations.prover.verdict import AT_SIZES, BUT_FOR_ROUNDING, FAILS, HOLDS, HOLDS_ASSUMING, REINTERPRETED, UNDECIDED
 
-__all__ = ["DEFINED", "NOT_READ", "NO_EQUATION", "SUPPOSED", "WORDS", "Excerpt", "Finding", "Line", "Part", "Report"]
+__all__ = ["DEFINED", "NOT_READ", "NO_EQUATION", "SUPPOSED", "WORDS", "Excerpt", "Finding", "Line", "ReportPart", "Report"]
 
 DEFINED, SUPPOSED, NOT_READ, NO_EQUATION = "defined", "supposed", "not read", "not an equation"
 WIDTH = 80
 VERDICT, LABEL = 13, 12  # columns
 
 
-class Words(NamedTuple):
+class VerdictWords(NamedTuple):
     """Says how a verdict is shown: before a claim, in a count of several, and on the page by its CSS class and a mark."""
 
     short: str
@@ -43,17 +43,17 @@ class Words(NamedTuple):
 
 
 WORDS = {
-    HOLDS: Words("holds", "hold", "holds", "✓"),
-    HOLDS_ASSUMING: Words("holds if", "hold under the stated assumptions", "assuming", "✓"),
-    AT_SIZES: Words("at sizes", "hold at the sizes computed", "sizes", "✓"),
-    REINTERPRETED: Words("reread", "hold after reinterpretation", "reread", "≈"),
-    BUT_FOR_ROUNDING: Words("rounded", "hold but for rounding", "reread", "≈"),
-    FAILS: Words("NOT SO", "do not hold as printed", "fails", "✗"),
-    UNDECIDED: Words("undecided", "undecided", "undecided", "?"),
-    DEFINED: Words("defined", "define a letter", "said", ":="),
-    SUPPOSED: Words("supposed", "are supposed", "said", ":="),
-    NOT_READ: Words("not read", "not read", "undecided", "?"),
-    NO_EQUATION: Words("no equation", "no equations", "said", "–"),
+    HOLDS: VerdictWords("holds", "hold", "holds", "✓"),
+    HOLDS_ASSUMING: VerdictWords("holds if", "hold under the stated assumptions", "assuming", "✓"),
+    AT_SIZES: VerdictWords("at sizes", "hold at the sizes computed", "sizes", "✓"),
+    REINTERPRETED: VerdictWords("reread", "hold after reinterpretation", "reread", "≈"),
+    BUT_FOR_ROUNDING: VerdictWords("rounded", "hold but for rounding", "reread", "≈"),
+    FAILS: VerdictWords("NOT SO", "do not hold as printed", "fails", "✗"),
+    UNDECIDED: VerdictWords("undecided", "undecided", "undecided", "?"),
+    DEFINED: VerdictWords("defined", "define a letter", "said", ":="),
+    SUPPOSED: VerdictWords("supposed", "are supposed", "said", ":="),
+    NOT_READ: VerdictWords("not read", "not read", "undecided", "?"),
+    NO_EQUATION: VerdictWords("no equation", "no equations", "said", "–"),
 }
 TRUTH = {"holds": True, "assuming": True, "sizes": True, "fails": False}
 
@@ -64,7 +64,7 @@ class Line:
 
     number: int
     text: str
-    formulas: tuple[Formula, ...] = ()
+    formulas: tuple[PrintedFormula, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Finding:
     """A verdict, what it is of in words or as a formula, and rows of a label and its cells; empty ones are left out."""
 
     verdict: str
-    words: str | Basic | Formula
+    words: str | Basic | PrintedFormula
     rows: tuple[tuple[str, Cells], ...] = ()
 
     @property
@@ -94,7 +94,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Part:
+class ReportPart:
     """An excerpt, and what was found of it."""
 
     excerpt: Excerpt | None
@@ -107,7 +107,7 @@ class Report:
 
     title: str
     summary: tuple[str, ...]
-    parts: tuple[Part, ...]
+    parts: tuple[ReportPart, ...]
     proved: bool
 
     def __str__(self) -> str:
@@ -154,10 +154,10 @@ class Report:
         return f'<div class="ctrnn">{head}{"".join(map(_html, self.parts))}</div>'
 
 
-def _text(cell: str | Basic | Formula) -> str:
+def _text(cell: str | Basic | PrintedFormula) -> str:
     if isinstance(cell, str):
         return cell
-    return (cell if isinstance(cell, Formula) else written(cell)).words
+    return (cell if isinstance(cell, PrintedFormula) else written(cell)).words
 
 
 def _wrapped(start: str, text: str, width: int) -> list[str]:
@@ -189,10 +189,10 @@ def _fenced(excerpt: Excerpt) -> list[str]:
     return [fence, *excerpt.typed.splitlines(), fence, *[""] * bool(read), *read]
 
 
-def _in_markdown(cell: str | Basic | Formula) -> str:
+def _in_markdown(cell: str | Basic | PrintedFormula) -> str:
     if isinstance(cell, str):
         return "".join(rf"\{sign}" if sign in r"\`*_{}[]<>#|$" else sign for sign in cell)
-    formula = cell if isinstance(cell, Formula) else written(cell)
+    formula = cell if isinstance(cell, PrintedFormula) else written(cell)
     return f"${formula.display}$" if formula.display else f"`{formula.words}`"
 
 
@@ -205,7 +205,7 @@ def _typed_in_html(excerpt: Excerpt) -> str:
     return f'<div style="margin-top:0.8em"><strong>{escape(excerpt.title)}</strong>{lines}</div>'
 
 
-def _html(part: Part) -> str:
+def _html(part: ReportPart) -> str:
     found = _typed_in_html(part.excerpt) if part.excerpt is not None else ""
     rows = ""
     for finding in part.findings:
@@ -215,7 +215,7 @@ def _html(part: Part) -> str:
     return f"{found}<table><tbody>{rows}</tbody></table>"
 
 
-def _row(head: str, cells: Sequence[str | Basic | Formula]) -> str:
+def _row(head: str, cells: Sequence[str | Basic | PrintedFormula]) -> str:
     style = "text-align:left;vertical-align:top"
     lines = "".join(f"<div>{in_html(cell)}</div>" for cell in cells)
     return f'<tr><th scope="row" style="{style};white-space:nowrap">{head}</th><td style="{style}">{lines}</td></tr>'

@@ -27,7 +27,7 @@ from derivations.papers.report import decided_within, is_proved, report
 from derivations.papers.tokens import Token, Unread
 from derivations.prover.statements import Statement
 from derivations.prover.verdict import UNDECIDED, Verdict
-from derivations.report import Part
+from derivations.report import ReportPart
 from derivations.tracing.equations import match
 from derivations.tracing.proof import verify
 from derivations.tracing.reading import UnknownOperation
@@ -131,10 +131,10 @@ class _IsCode:
     kind = "code"
 
     @property
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[ReportPart, ...]:
         """Return the lines of the code, with the mathematics read from them; none where it is not read."""
         found = self._verdict.reports
-        return tuple(Part(p.excerpt, ()) for p in found(self._verdict).parts if p.excerpt) if found is not None else ()
+        return tuple(ReportPart(p.excerpt, ()) for p in found(self._verdict).parts if p.excerpt) if found is not None else ()
 
     def formulas(self) -> tuple[Basic, ...]:
         return self.printed

@@ -6,8 +6,8 @@ from pathlib import Path
 
 PACKAGES = ("ctrnn", "discretize", "derivations", "experiments")
 SEVERAL = """
-Checked Clock Clocked Comparison Conclusion Counting Equation Every Formula Held Layout Measured Network Part Piece Place
-Problem Published Report Row Rows Run Settled Shown Solver Source Table Unit Verdict Warped Way Words _Curve
+Clock Clocked Comparison Conclusion Counting Every Held Layout Measured Network Part Piece Place Problem Published Report Row
+Rows Run Settled Solver Source Table Unit Verdict Way _Curve
 """
 
 

@@ -136,15 +136,15 @@ def change_of_time(equations: Iterable[Eq], c: Expr) -> tuple[Eq, ...]:
     flows, t, clocks = _system(equations)
     clock_conditions(c, t)
     warped = (Eq(Derivative(h, t), c.diff(t) * _played(rate, t, c, clocks), evaluate=False) for h, rate in flows.items())
-    return Warped(warped, clocks | {u.func for u in c.atoms(AppliedUndef) if u.args == (t,)})
+    return WarpedEquations(warped, clocks | {u.func for u in c.atoms(AppliedUndef) if u.args == (t,)})
 
 
-class Warped(tuple[Eq, ...]):
+class WarpedEquations(tuple[Eq, ...]):
     """Equations on a clock, and which of their functions are clocks."""
 
     clocks: frozenset[Any]
 
-    def __new__(cls, equations: Iterable[Eq], clocks: frozenset[Any]) -> Warped:
+    def __new__(cls, equations: Iterable[Eq], clocks: frozenset[Any]) -> WarpedEquations:
         made = super().__new__(cls, equations)
         made.clocks = clocks
         return made
@@ -187,7 +187,7 @@ def _system(equations: Iterable[Eq]) -> tuple[dict[Expr, Expr], Symbol, frozense
     (t,) = times
     inputs = {u.func for u in equations.inputs} if isinstance(equations, fields.SymbolicField) else set()
     named = {symbols.c, symbols.d} & _with_slopes(flows)
-    clocks = frozenset((equations.clocks if isinstance(equations, Warped) else named) - inputs)
+    clocks = frozenset((equations.clocks if isinstance(equations, WarpedEquations) else named) - inputs)
     _check_flows(flows, t, clocks)
     return flows, t, clocks
 

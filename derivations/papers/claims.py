@@ -28,7 +28,7 @@ from sympy.core.function import AppliedUndef
 
 from derivations.claim import Entry, Equal, Every, Expands, Less, Rounds, Tends
 from derivations.papers.doubt import WRONG, solved
-from derivations.papers.equations import SIDES, About, Equation, NotRead, Paper
+from derivations.papers.equations import SIDES, About, NotRead, Paper, PaperEquation
 from derivations.papers.grammar import RelationChain, joined, new_letter
 from derivations.papers.letters import Letter
 from derivations.papers.meaning import Definition, Known, Meaning, Meant, name_of_value, names_of
@@ -57,7 +57,7 @@ class Unjudged(Lacking):
 class Judge:
     """Makes claims of one equation."""
 
-    def __init__(self, paper: Paper, equation: Equation) -> None:
+    def __init__(self, paper: Paper, equation: PaperEquation) -> None:
         self.paper, self.equation, self.label = paper, equation, equation.label
 
     def judge(self, relate: Any) -> None:

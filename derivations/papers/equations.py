@@ -18,7 +18,7 @@ from derivations.papers.tokens import RELATIONS, Display, Labelled, Token, Unrea
 from derivations.papers.units import Unit
 from derivations.prover.verdict import UNDECIDED, Verdict
 
-__all__ = ["SIDES", "About", "Equation", "NotRead", "Paper", "cut", "read_all"]
+__all__ = ["SIDES", "About", "PaperEquation", "NotRead", "Paper", "cut", "read_all"]
 
 
 SIDES = ("left side", "right side")
@@ -57,7 +57,7 @@ class NotRead:
 
 
 @dataclass
-class Equation:
+class PaperEquation:
     """A formula of the paper: where it stands, its labels, and what was read of it, or why nothing was."""
 
     display: int
@@ -97,7 +97,7 @@ class About:
              where the ledger turns it.
     """
 
-    equation: Equation
+    equation: PaperEquation
     words: str = ""
     letters: tuple[str, ...] = ()
     by: tuple[Definition, ...] = ()
@@ -119,22 +119,22 @@ class Paper:
     name: str
     front: FrontMatter
     known: Known
-    equations: list[Equation] = field(default_factory=list)
+    equations: list[PaperEquation] = field(default_factory=list)
     entries: list[Entry] = field(default_factory=list)
     said: list[Definition] = field(default_factory=list)
     skipped: int = 0
     mentioned: set[str] = field(default_factory=set)
     units: dict[str, Unit | None] = field(default_factory=dict)
     doubtful: dict[str, Token] = field(default_factory=dict)
-    restricted: dict[str, Equation] = field(default_factory=dict)
+    restricted: dict[str, PaperEquation] = field(default_factory=dict)
     anew: dict[str, list[Meant]] = field(default_factory=dict)
     named: set[str] = field(default_factory=set)
     apart: dict[str, str] = field(default_factory=dict)
     about: dict[str, About] = field(default_factory=dict)
-    stated: list[tuple[Equation, Definition]] = field(default_factory=list)
+    stated: list[tuple[PaperEquation, Definition]] = field(default_factory=list)
     lines: Sequence[str] = ()
 
-    def labelled(self, label: str, line: Token) -> Equation:
+    def labelled(self, label: str, line: Token) -> PaperEquation:
         """Return the equation of a label. Raises: Unread if there is none, or several."""
         found = [e for e in self.equations if label in e.labels.values() or e.label == label]
         if len(found) != 1:
@@ -150,13 +150,13 @@ class Paper:
         name = min((name for name in names if name in self.doubtful), default="")
         return (name, self.doubtful[name]) if name else None
 
-    def says(self, equation: Equation, said: Definition) -> None:
+    def says(self, equation: PaperEquation, said: Definition) -> None:
         """Note what an equation defines or supposes."""
         self.said.append(said)
         self.stated.append((equation, said))
 
 
-def cut(n: int, display: Display) -> list[Equation]:
+def cut(n: int, display: Display) -> list[PaperEquation]:
     """Cut a display into formulas."""
     found = [Token("place", "", display.begin.line, display.begin.column)]
     try:
@@ -164,10 +164,10 @@ def cut(n: int, display: Display) -> list[Equation]:
         if display.unread:
             raise Unread(display.begin, f"the environment {display.unread} is not read; write equation or align")
         parts: list[Labelled] = list(formulas([t for t in found if t.kind != "place"], display.labelled_rows))
-        return [Equation(n, [t for t, _ in part], {t: label for t, label in part if label}) for part in parts]
+        return [PaperEquation(n, [t for t, _ in part], {t: label for t, label in part if label}) for part in parts]
     except Unread as unread:
         labels = {t: t.text if t.kind == "label" else f"({t.text})" for t in found if t.kind in ("label", "tag")}
-        return [Equation(n, found, labels, unread=NotRead.because(unread, display.begin))]
+        return [PaperEquation(n, found, labels, unread=NotRead.because(unread, display.begin))]
 
 
 def read_all(paper: Paper) -> None:
@@ -219,7 +219,7 @@ def _restrict(paper: Paper, doubts: Mapping[int, Doubt], letters: Mapping[str, L
             paper.restricted.setdefault(name, equation)
 
 
-def _row(equation: Equation, letters: Iterable[str]) -> set[str]:
+def _row(equation: PaperEquation, letters: Iterable[str]) -> set[str]:
     """Collect the letters that an equation gives with the one that it defines: x_1 with x_k, but for those of its right side and,
     if there are any of the row, the first one."""
     if equation.chain is None or equation.chain.defines is None:
@@ -229,7 +229,7 @@ def _row(equation: Equation, letters: Iterable[str]) -> set[str]:
     return {other for other in letters if in_row(name, other) and other not in own and not (starts and other.endswith("_0"))}
 
 
-def _given(equation: Equation) -> str:
+def _given(equation: PaperEquation) -> str:
     """Return the letter that an equation gives, or whose derivative: not what gives its value at one place."""
     if equation.chain is None or not equation.chain.relations or RELATIONS[equation.chain.relations[0].text] not in ("=", ":="):
         return ""

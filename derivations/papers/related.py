@@ -17,7 +17,7 @@ from sympy import Add, Derivative, Eq, Expr, Mul, Subs, Symbol, evaluate
 from sympy.core.function import AppliedUndef
 
 from derivations.claim import Equal, Less, Solves
-from derivations.papers.equations import Equation, Paper
+from derivations.papers.equations import Paper, PaperEquation
 from derivations.papers.grammar import read_value
 from derivations.papers.letters import Letter, Related
 from derivations.papers.meaning import Definition, Known, Meaning, put
@@ -30,7 +30,7 @@ __all__ = ["relate"]
 PRINTED = "as printed"
 
 
-def relate(paper: Paper, equation: Equation, judge: Any) -> bool:
+def relate(paper: Paper, equation: PaperEquation, judge: Any) -> bool:
     """Claim what is said of an equation; return whether it stands by itself, and is neither defined nor supposed for others."""
     labels = {equation.label, *equation.labels.values()}
     own = not labels.isdisjoint(paper.named)
@@ -50,7 +50,7 @@ def relate(paper: Paper, equation: Equation, judge: Any) -> bool:
     return own
 
 
-def _said(equation: Equation) -> Definition:
+def _said(equation: PaperEquation) -> Definition:
     """Return what an equation defines or supposes. Raises: ValueError if it does neither."""
     chain = equation.chain
     if chain is None or not chain.relations or RELATIONS[chain.relations[0].text] not in ("=", ":="):
@@ -86,7 +86,7 @@ def _with(known: Known, definitions: Sequence[Definition], *without: str) -> Kno
     return own
 
 
-def _by(paper: Paper, equation: Equation, judge: Any, related: Related) -> None:
+def _by(paper: Paper, equation: PaperEquation, judge: Any, related: Related) -> None:
     definitions = _named(paper, related.others, related)
     if len({(d.name, type(d.left)) for d in definitions}) < len(definitions):
         raise ValueError(f"{' and '.join(related.others)} give one letter twice")
@@ -104,7 +104,7 @@ def _flow(said: Definition) -> tuple[AppliedUndef, Symbol]:
     return left.expr, left.variables[0]
 
 
-def _warp(paper: Paper, equation: Equation, judge: Any, related: Related) -> None:
+def _warp(paper: Paper, equation: PaperEquation, judge: Any, related: Related) -> None:
     """Claim that an equation is another one at other times: F(h(c), x(c)) c' is what it says, of h(c) and x(c)."""
     (flow,), warped = _named(paper, related.others, related), _said(equation)
     (value, t), (own_value, own_t) = _flow(flow), _flow(warped)
@@ -133,7 +133,7 @@ def _arguments(paper: Paper, f: AppliedUndef) -> tuple[str, ...]:
     return letter.arguments if letter is not None else ()
 
 
-def _step(paper: Paper, equation: Equation, judge: Any, related: Related) -> None:
+def _step(paper: Paper, equation: PaperEquation, judge: Any, related: Related) -> None:
     """Claim that a recurrence is Euler's step of length 1 of an equation."""
     (flow,), (step, *definitions) = _named(paper, related.others, related), _named(paper, related.first, related)
     value, t = _flow(flow)
@@ -173,7 +173,7 @@ def _indexed(e: Expr) -> tuple[str, str]:
 
 
 def _claim(
-    paper: Paper, equation: Equation, judge: Any, words: str, said: Sequence[Definition], kind: Any, sides: Sequence[Expr],
+    paper: Paper, equation: PaperEquation, judge: Any, words: str, said: Sequence[Definition], kind: Any, sides: Sequence[Expr],
     meaning: Meaning, of_sides: tuple[str, str],
 ) -> None:  # fmt: skip
     assert equation.chain is not None
@@ -186,7 +186,7 @@ def _claim(
     judge.claim_of(equation.label, whole, formulas, [statement], meaning, own=True, sizes=sizes, about=about, of_sides=of_sides)
 
 
-def _solves(paper: Paper, equation: Equation, judge: Any, related: Related) -> None:
+def _solves(paper: Paper, equation: PaperEquation, judge: Any, related: Related) -> None:
     known, labels = paper.known, related.others
     if not isinstance(equation.chain.sides[0], AppliedUndef):  # type: ignore[union-attr]
         raise ValueError("what solves an equation is a function alone on the left, h(t) = ...")

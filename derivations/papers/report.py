@@ -15,7 +15,7 @@ from typing import Any
 from sympy import Eq
 
 from derivations.claim import ALL_SIZES, Claim, Entry, decided
-from derivations.papers.equations import SIDES, About, Equation, NotRead, Paper
+from derivations.papers.equations import SIDES, About, NotRead, Paper, PaperEquation
 from derivations.papers.paper import read_paper
 from derivations.papers.tokens import Token
 from derivations.prover.formulas import written
@@ -24,7 +24,7 @@ from derivations.prover.notebook import Cells
 from derivations.prover.timelimit import OutOfTime, time_limit
 from derivations.prover.verdict import AT_SIZES, FAILS, HOLDS, HOLDS_ASSUMING, REINTERPRETED, UNDECIDED
 from derivations.prover.witness import both_sides
-from derivations.report import DEFINED, NO_EQUATION, NOT_READ, SUPPOSED, WORDS, Excerpt, Finding, Line, Part, Report
+from derivations.report import DEFINED, NO_EQUATION, NOT_READ, SUPPOSED, WORDS, Excerpt, Finding, Line, Report, ReportPart
 from derivations.wording import plain
 
 __all__ = ["SECONDS", "decided_within", "is_proved", "prove_paper", "report"]
@@ -67,9 +67,9 @@ def decided_within(entry: Entry, seconds: float | None) -> Claim:
     return replace(claim, recorded="", mutation="")
 
 
-def report(paper: Paper, claims: Sequence[Claim], title: str, more: Mapping[str, Sequence[Part]] | None = None) -> Report:
+def report(paper: Paper, claims: Sequence[Claim], title: str, more: Mapping[str, Sequence[ReportPart]] | None = None) -> Report:
     """Sort what was found by the lines of the paper; more: parts that stand behind those of a claim, by its label."""
-    found = dict[int, tuple[Equation, list[Finding], list[Part]]]()
+    found = dict[int, tuple[PaperEquation, list[Finding], list[ReportPart]]]()
     for equation, said in paper.stated:
         verdict = SUPPOSED if said.supposed else DEFINED
         _of(found, equation)[1].append(Finding(verdict, Eq(said.left, said.value, evaluate=False)))
@@ -80,17 +80,17 @@ def report(paper: Paper, claims: Sequence[Claim], title: str, more: Mapping[str,
         behind += (more or {}).get(claim.label, ())
     for _, findings, _ in found.values():
         findings.sort(key=lambda finding: WORDS[finding.verdict].kind != "said")
-    parts = list[Part]()
+    parts = list[ReportPart]()
     for equation, findings, behind in sorted(found.values(), key=lambda part: (part[0].place.line, part[0].place.column)):
-        parts += [Part(_excerpt(paper, equation, claims), tuple(findings)), *behind]
+        parts += [ReportPart(_excerpt(paper, equation, claims), tuple(findings)), *behind]
     return Report(title, tuple(_summary(paper, claims, found.values())), tuple(parts), is_proved(claims))
 
 
-def _of(found: dict[int, tuple[Equation, list[Finding], list[Part]]], equation: Equation) -> Any:
+def _of(found: dict[int, tuple[PaperEquation, list[Finding], list[ReportPart]]], equation: PaperEquation) -> Any:
     return found.setdefault(id(equation), (equation, [], []))
 
 
-def _summary(paper: Paper, claims: Sequence[Claim], found: Iterable[tuple[Equation, list[Finding], Any]]) -> Iterator[str]:
+def _summary(paper: Paper, claims: Sequence[Claim], found: Iterable[tuple[PaperEquation, list[Finding], Any]]) -> Iterator[str]:
     equations = Counter(_unread(paper.about[claim.label]) or "read" for claim in claims if claim.label in paper.about)
     read = sum(not any(f.verdict in (NOT_READ, NO_EQUATION) for f in findings) for _, findings, _ in found)
     count = Counter(claim.verdict for claim in claims if not _unread(paper.about[claim.label]))
@@ -166,7 +166,7 @@ def _because(claim: Claim) -> str:
     return re.sub(rf"(^|; )(?:{kinds}): ", r"\1", claim.evidence)
 
 
-def _excerpt(paper: Paper, equation: Equation, claims: Sequence[Claim]) -> Excerpt:
+def _excerpt(paper: Paper, equation: PaperEquation, claims: Sequence[Claim]) -> Excerpt:
     places = [*(token.line for token in equation.found), equation.place.line]
     first, last = max(min(places), 1), min(max(places), len(paper.lines))
     lines = tuple(Line(n, paper.lines[n - 1]) for n in range(first, last + 1) if paper.lines[n - 1].strip())

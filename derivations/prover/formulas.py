@@ -19,14 +19,14 @@ from sympy.printing.latex import translate
 from derivations.prover import symbols
 from derivations.wording import InLatex, plain
 
-__all__ = ["Formula", "latex_of", "written"]
+__all__ = ["PrintedFormula", "latex_of", "written"]
 
 # What nobody would read is left to the code: a page of it takes seconds to print.
 LONGEST = 800
 
 
 @dataclass(frozen=True)
-class Formula:
+class PrintedFormula:
     r"""SymPy's text and LaTeX, by which ledgers know it; and for readers MathML (without the `math` element around it), a line of
     text, and LaTeX. But for the text, they are empty where it is too long to read, or where letters have names that would be
     taken for commands.
@@ -39,17 +39,17 @@ class Formula:
     display: str = ""
 
 
-def written(formula: Basic | MatrixBase, upright: Iterable[Symbol] = ()) -> Formula:
+def written(formula: Basic | MatrixBase, upright: Iterable[Symbol] = ()) -> PrintedFormula:
     """Write a formula in all of these, letters that are words of code, rate_1, upright."""
     text, words = sstr(formula), plain(formula)
     if len(text) > LONGEST or any(symbols.is_odd(name) for name in _names(formula)):
-        return Formula(text, "", "", words)
+        return PrintedFormula(text, "", "", words)
     names = _letters(formula)
     display = str(InLatex({"symbol_names": {**names, **{u: _upright(u.name) for u in upright}}}).doprint(formula))
     # Browsers know one variant of letters, the upright one; of others they show the ordinary italics.
     mathml = convert(display).replace('mathvariant="monospace"', 'mathvariant="normal"')
     mathml = mathml[mathml.index(">") + 1 : mathml.rindex("<")]
-    return Formula(text, in_latex(formula, symbol_names=names), mathml, words, display)
+    return PrintedFormula(text, in_latex(formula, symbol_names=names), mathml, words, display)
 
 
 def latex_of(formula: Basic | MatrixBase) -> str:

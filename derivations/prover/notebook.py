@@ -11,18 +11,18 @@ from typing import Any
 
 from sympy import Basic, Eq
 
-from derivations.prover.formulas import Formula, written
+from derivations.prover.formulas import PrintedFormula, written
 from derivations.prover.symbols import latex_text
 
-__all__ = ["COLOURS", "Cells", "Shown", "certificate_words", "counterexample_cells", "in_html"]
+__all__ = ["COLOURS", "Cells", "NotebookTable", "certificate_words", "counterexample_cells", "in_html"]
 
-Cells = Sequence[str | Basic | Formula]
+Cells = Sequence[str | Basic | PrintedFormula]
 # Readable on white and on black.
 COLOURS = {True: "#2a9d54", False: "#d1495b", None: "#8a8a8a"}
 LEFT = "text-align:left;vertical-align:top;padding:0.2em 1em 0.2em 0"
 
 
-class Shown:
+class NotebookTable:
     """Shows itself as a table; a subclass gives `_rows`, and a colour for its first cell if it is a verdict."""
 
     def _rows(self) -> Iterable[tuple[str, Cells]]:
@@ -35,7 +35,7 @@ class Shown:
         """Write the rows as lines of text."""
         for label, cells in self._rows():
             for place, cell in enumerate(cells):
-                words = cell if isinstance(cell, str) else (cell if isinstance(cell, Formula) else written(cell)).words
+                words = cell if isinstance(cell, str) else (cell if isinstance(cell, PrintedFormula) else written(cell)).words
                 yield f"{label if place == 0 else '':<20}{words}"
 
     def _repr_html_(self) -> str:
@@ -59,19 +59,19 @@ class Shown:
         return f"$\\displaystyle\n\\begin{{array}}{{ll}}\n{body}\n\\end{{array}}$"
 
 
-def in_html(cell: str | Basic | Formula) -> str:
+def in_html(cell: str | Basic | PrintedFormula) -> str:
     if isinstance(cell, str):
         return escape(cell)
-    formula = cell if isinstance(cell, Formula) else written(cell)
+    formula = cell if isinstance(cell, PrintedFormula) else written(cell)
     if formula.mathml:
         return f'<math displaystyle="true">{formula.mathml}</math>'
     return f"<code>{escape(formula.words)}</code>"
 
 
-def _latex(cell: str | Basic | Formula) -> str:
+def _latex(cell: str | Basic | PrintedFormula) -> str:
     if isinstance(cell, str):
         return rf"\text{{{latex_text(cell)}}}"
-    formula = cell if isinstance(cell, Formula) else written(cell)
+    formula = cell if isinstance(cell, PrintedFormula) else written(cell)
     return formula.display or rf"\texttt{{{latex_text(formula.words)}}}"
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from sympy import Basic, Expr, Ne
 
-from derivations.prover.notebook import COLOURS, Cells, Shown, certificate_words, counterexample_cells
+from derivations.prover.notebook import COLOURS, Cells, NotebookTable, certificate_words, counterexample_cells
 from derivations.prover.reading import Reading
 from derivations.prover.timelimit import OutOfTime, time_limit
 from derivations.rules.quotients import NotShown
@@ -42,7 +42,7 @@ SECONDS = 120.0
 
 
 @dataclass(frozen=True)
-class Verdict(Shown):
+class Verdict(NotebookTable):
     r"""What was found about a statement, in how many seconds, by what evidence; true only if it is proved as it stands,
     and so not where it *holds but for rounding*.
 

@@ -21,11 +21,11 @@ import numpy as np
 from sympy import Eq, Expr, Symbol
 from torch import nn
 
-from derivations.prover.formulas import Formula, written
+from derivations.prover.formulas import PrintedFormula, written
 from derivations.prover.identity import DIFFERENCE
 from derivations.prover.notebook import Cells, certificate_words
 from derivations.prover.verdict import Verdict
-from derivations.report import Excerpt, Finding, Line, Part, Report
+from derivations.report import Excerpt, Finding, Line, Report, ReportPart
 from derivations.tracing.reading import values_of
 from derivations.tracing.symbolic import letters_of
 from derivations.twins.fields import SymbolicField, SymbolicStep
@@ -61,14 +61,14 @@ def report_of(
     ]  # fmt: skip
     finding = Finding(verdict.verdict, verdict.statement or "its code is the equations", tuple(rows))
     summary = (f"{verdict.verdict[0].upper()}{verdict.verdict[1:]}.", f"Exit status {0 if verdict else 1}.")
-    return Report(type(module).__name__, summary, (Part(excerpt, (finding,)),), bool(verdict))
+    return Report(type(module).__name__, summary, (ReportPart(excerpt, (finding,)),), bool(verdict))
 
 
-def _first(equations: Sequence[Eq], known: Mapping[Expr, Symbol]) -> list[Formula | str]:
+def _first(equations: Sequence[Eq], known: Mapping[Expr, Symbol]) -> list[PrintedFormula | str]:
     """Write the equations of the first units in the names of the code's lines, and say how many more there are."""
     short = (Eq(e.lhs, e.rhs.xreplace(known), evaluate=False) for e in equations[:MOST_UNITS])
-    shown: list[Formula | str] = [written(equation, known.values()) for equation in short]
-    shown = [f if not isinstance(f, Formula) or len(f.words) <= LONGEST else f"{f.words[:LONGEST]} ..." for f in shown]
+    shown: list[PrintedFormula | str] = [written(equation, known.values()) for equation in short]
+    shown = [f if not isinstance(f, PrintedFormula) or len(f.words) <= LONGEST else f"{f.words[:LONGEST]} ..." for f in shown]
     return [*shown, *[f"and {len(equations) - MOST_UNITS} more units"] * (len(equations) > MOST_UNITS)]
 
 
@@ -124,7 +124,7 @@ def _mathematics(
     computed: Sequence[tuple[list[int], Any]],
     system: SymbolicField | SymbolicStep,
     known: dict[Expr, Symbol],
-) -> Iterator[tuple[int, tuple[Formula, ...]]]:
+) -> Iterator[tuple[int, tuple[PrintedFormula, ...]]]:
     """Yield the last line of each statement that is known, with what it computes, in the names of statements before it, which
     are added to those that are known."""
     taken = {

@@ -17,7 +17,7 @@ from typing import Any
 
 from sympy import Dummy, Eq, Expr, MatrixSymbol, Rational, S, Sum, Symbol, tanh
 
-from derivations.prover.notebook import Cells, Shown
+from derivations.prover.notebook import Cells, NotebookTable
 from derivations.twins.fields import sigma
 
 __all__ = ["UnitEquations", "cfc_cell", "gru_cell", "lstm_cell", "ltc_cell", "rnn_cell"]
@@ -27,7 +27,7 @@ i = Symbol("i", integer=True, nonnegative=True)
 
 
 @dataclass(frozen=True)
-class UnitEquations(Shown):
+class UnitEquations(NotebookTable):
     r"""Gives the next state of the i-th unit of a cell of any width.
 
     Args:    units: for each part of the state, a column of n, the right side; index: i, counted from 0 as torch does; inputs:

@@ -21,7 +21,7 @@ from sympy import Abs, Basic, Derivative, Eq, Expr, ImmutableDenseMatrix, Symbol
 
 from derivations.prover import symbols
 from derivations.prover.formulas import latex_of
-from derivations.prover.notebook import Cells, Shown
+from derivations.prover.notebook import Cells, NotebookTable
 
 __all__ = [
     "SymbolicField",
@@ -43,7 +43,7 @@ Decay = Callable[[Expr], Expr]
 
 
 @dataclass(frozen=True)
-class _System(Shown, ABC):
+class _System(NotebookTable, ABC):
     name: str
     source: str
     state: tuple[Expr, ...]

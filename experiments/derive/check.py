@@ -24,7 +24,7 @@ from derivations.rules.replay import from_data
 from experiments.files import MOST_JSON
 from experiments.usage import UsageError
 
-__all__ = ["Checked", "checked", "run"]
+__all__ = ["CheckedClaim", "checked", "run"]
 
 ALL_SIZES = "all sizes"
 HOLDS, HOLDS_ASSUMING, AT_SIZES = "holds", "holds under the stated assumptions", "holds at the sizes computed"
@@ -64,7 +64,7 @@ def run(file: Path, paper: Path | None = None) -> bool:
 
 
 @dataclass
-class Checked:
+class CheckedClaim:
     """What was found of a claim: conclusions by statement, None where nothing is claimed of it, and what is refused."""
 
     conclusions: list[Conclusion | None] = field(default_factory=list)
@@ -73,9 +73,9 @@ class Checked:
     as_written: int = 0
 
 
-def checked(claim: Mapping[str, Any], known: Mapping[str, Mapping[str, str]]) -> Checked:
+def checked(claim: Mapping[str, Any], known: Mapping[str, Mapping[str, str]]) -> CheckedClaim:
     """Check a claim as it is in a file, against the digests of this package's ledger."""
-    found = Checked()
+    found = CheckedClaim()
     for statement in claim["certificate"]:
         try:
             found.conclusions.append(_conclusion(statement))
@@ -158,7 +158,7 @@ def _looks_like(name: str) -> str:
     return normalize("NFKC", "".join(plain)).translate(LOOKALIKES)
 
 
-def _displayed(claim: Mapping[str, Any], found: Checked) -> Iterator[str]:
+def _displayed(claim: Mapping[str, Any], found: CheckedClaim) -> Iterator[str]:
     """A claim of another ledger: its words, unchecked, and its formulas as they were checked."""
     yield f"{_name(claim)}: {claim['verdict']}{', refused' if found.refused else ''}"
     yield f"    in its author's words: {_short(claim['statement'])}"
@@ -174,7 +174,7 @@ def _displayed(claim: Mapping[str, Any], found: Checked) -> Iterator[str]:
             yield f"    {start}{'true' if conclusion.true else 'false'}: {lines}{f' [{given}]' if given else ''}"
 
 
-def _summary(claims: Sequence[Mapping[str, Any]], found: Sequence[Checked], known: Mapping[str, object]) -> str:
+def _summary(claims: Sequence[Mapping[str, Any]], found: Sequence[CheckedClaim], known: Mapping[str, object]) -> str:
     steps, statements = sum(c.steps for c in found), sum(conclusion is not None for c in found for conclusion in c.conclusions)
     alike = sum(c.as_written for c in found)
     by_definition = sum(0 < c.as_written == len(c.conclusions) for c in found)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from derivations.claim import Claim
-from derivations.prover.formulas import Formula
+from derivations.prover.formulas import PrintedFormula
 from experiments.derive.table import summary
 
 __all__ = ["document"]
@@ -60,7 +60,7 @@ def _paragraph(claim: Claim) -> str:
     return "\n".join(filter(None, [*lines, rf"{{\small {plain(claim.evidence)}\par}}", ""]))
 
 
-def _display(formula: Formula) -> str:
+def _display(formula: PrintedFormula) -> str:
     if not formula.display:
         return ""
     if len(formula.display) <= WIDE:

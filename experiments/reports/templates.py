@@ -39,9 +39,9 @@ def _with_code(words: str) -> Markup:
 
 def _written(formula: object) -> object:
     """Write a formula of SymPy for pages, or leave what is written already."""
-    from derivations.prover.formulas import Formula, written  # noqa: PLC0415 - loads SymPy
+    from derivations.prover.formulas import PrintedFormula, written  # noqa: PLC0415 - loads SymPy
 
-    return formula if isinstance(formula, Formula) else written(formula)
+    return formula if isinstance(formula, PrintedFormula) else written(formula)
 
 
 def script(name: str) -> Markup:
