@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from experiments.reports.spreads import NotEnoughError
 from experiments.studies.specs import Bands, Table
-from experiments.studies.study import SCALES, Measured, Sizes, Study, grid
+from experiments.studies.study import SCALES, RunMeasures, Sizes, Study, grid
 from experiments.studies.verdicts import Part, Verdict
 
 
@@ -80,7 +80,7 @@ class Fake(Study):
             file.write(f"{os.getpid()}\n")
         self.live(run, folder)
         draw = random.Random(run.configuration.seed)
-        return Measured({"loss": draw.random()}, [{"x": draw.random(), "word": "ä"} for _ in range(3)], 0.5)
+        return RunMeasures({"loss": draw.random()}, [{"x": draw.random(), "word": "ä"} for _ in range(3)], 0.5)
 
     def live(self, run, folder):
         pass

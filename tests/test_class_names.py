@@ -6,8 +6,7 @@ from pathlib import Path
 
 PACKAGES = ("ctrnn", "discretize", "derivations", "experiments")
 SEVERAL = """
-Clock Clocked Comparison Conclusion Counting Every Held Layout Measured Network Part Piece Place Problem Published Report Row
-Rows Run Settled Solver Source Table Unit Verdict Way _Curve
+Part Verdict
 """
 
 

@@ -20,7 +20,7 @@ from torch.testing import assert_close
 
 import ctrnn
 import discretize
-from experiments.breakdown.chart import THETA, Unit, fates, stepped
+from experiments.breakdown.chart import THETA, ChartUnit, fates, stepped
 
 EXPLORER = Path(__file__).resolve().parents[1] / "docs" / "explorer"
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -88,7 +88,7 @@ def one_unit():
     """(field, inputs, states, steps, the field in JavaScript): settings all over the chart."""
     w, h = 32 * torch.rand(SETTINGS, 1) - 30, 3 * torch.rand(SETTINGS, 1) - 1.5
     dt = logarithmic(0.1, 10, SETTINGS, 1)
-    return Unit(), torch.cat([w, torch.full_like(w, THETA)], -1), h, dt, "maps.oneUnit(x[0])"
+    return ChartUnit(), torch.cat([w, torch.full_like(w, THETA)], -1), h, dt, "maps.oneUnit(x[0])"
 
 
 def two_units():

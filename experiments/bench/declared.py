@@ -19,10 +19,10 @@ from experiments.bench.parts.sequences import door_rows, ensemble_rows, layer_ro
 from experiments.bench.parts.solves import problem_rows, stiff_rows
 from experiments.bench.rows import Row
 
-__all__ = ["PARTS", "Part"]
+__all__ = ["PARTS", "BenchPart"]
 
 
-class Part(NamedTuple):
+class BenchPart(NamedTuple):
     """A part of a comparison."""
 
     title: str
@@ -31,19 +31,19 @@ class Part(NamedTuple):
 
 
 PARTS = {
-    "cells": Part("Discrete cells", cell_rows, tables.cells),
-    "tutorial": Part("The network of a tutorial", tutorial_rows, partial(tables.beside_the_first, "candidate")),
-    "doors": Part("The same run by every door", door_rows, tables.beside_the_cheapest),
-    "drop-in": Part("Programs of torchdiffeq's users", drop_in_rows, partial(tables.beside_the_first, "module")),
-    "live": Part("One sample at a time", live_rows, tables.live),
-    "layers": Part("Layers, in both directions, packed", layer_rows, partial(tables.beside_the_first, "module")),
-    "ensembles": Part("Many networks", ensemble_rows, tables.ensembles),
-    "noise": Part("Noise", noise_rows, partial(tables.beside_the_first, "candidate")),
-    "solves": Part("Exact solves", problem_rows, tables.solves),
-    "starts": Part("One equation from many starts", problem_rows, tables.solves),
-    "delays": Part("A network with a delay", problem_rows, tables.solves),
-    "growth": Part("How cost grows", growth_rows, tables.growth),
-    "stiff": Part("One stiff sample", stiff_rows, tables.stiff),
-    "memory": Part("Peak memory", memory_rows, tables.memory),
-    "first use": Part("First use", first_rows, tables.first_use),
+    "cells": BenchPart("Discrete cells", cell_rows, tables.cells),
+    "tutorial": BenchPart("The network of a tutorial", tutorial_rows, partial(tables.beside_the_first, "candidate")),
+    "doors": BenchPart("The same run by every door", door_rows, tables.beside_the_cheapest),
+    "drop-in": BenchPart("Programs of torchdiffeq's users", drop_in_rows, partial(tables.beside_the_first, "module")),
+    "live": BenchPart("One sample at a time", live_rows, tables.live),
+    "layers": BenchPart("Layers, in both directions, packed", layer_rows, partial(tables.beside_the_first, "module")),
+    "ensembles": BenchPart("Many networks", ensemble_rows, tables.ensembles),
+    "noise": BenchPart("Noise", noise_rows, partial(tables.beside_the_first, "candidate")),
+    "solves": BenchPart("Exact solves", problem_rows, tables.solves),
+    "starts": BenchPart("One equation from many starts", problem_rows, tables.solves),
+    "delays": BenchPart("A network with a delay", problem_rows, tables.solves),
+    "growth": BenchPart("How cost grows", growth_rows, tables.growth),
+    "stiff": BenchPart("One stiff sample", stiff_rows, tables.stiff),
+    "memory": BenchPart("Peak memory", memory_rows, tables.memory),
+    "first use": BenchPart("First use", first_rows, tables.first_use),
 }

@@ -27,7 +27,7 @@ from experiments.data.recording import Recording
 from experiments.interruption import checkpoint
 from experiments.reports.report import Section
 
-__all__ = ["FATES", "G_DT", "THETA", "W", "Unit", "chart_section", "count_values", "fates"]
+__all__ = ["FATES", "G_DT", "THETA", "W", "ChartUnit", "chart_section", "count_values", "fates"]
 
 FATES = ("rest", "2-cycle", "longer cycle", "chaos", "divergence")
 REST, TWO, LONGER, CHAOS, DIVERGENCE = range(len(FATES))
@@ -53,7 +53,7 @@ GATES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 }
 
 
-class Unit(ctrnn.VectorField):
+class ChartUnit(ctrnn.VectorField):
     """tanh(w (h - theta)) - h, its input [w, theta]; the rate is in the length of the step."""
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class Unit(ctrnn.VectorField):
 def stepped(step: Step, g_dt: Tensor, w: Tensor) -> discretize.Map:
     """Make the map at all points of a plane, one a sample: g_dt and w (n,)."""
     x = torch.stack([w, torch.full_like(w, THETA)], -1)
-    return discretize.Map(Unit(), step, lambda p: x[p.long()], lambda p: g_dt[p.long()])
+    return discretize.Map(ChartUnit(), step, lambda p: x[p.long()], lambda p: g_dt[p.long()])
 
 
 @torch.no_grad()

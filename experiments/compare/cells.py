@@ -16,14 +16,24 @@ from typing import Any, NamedTuple
 from experiments.reports.spreads import Spread, paired
 from experiments.studies.results import Results
 
-__all__ = ["BY_RUN", "BY_TRAINING", "ROUNDING", "Layout", "Place", "Seeds", "cells", "interval", "where_in_words"]
+__all__ = [
+    "BY_RUN",
+    "BY_TRAINING",
+    "ROUNDING",
+    "ComparisonLayout",
+    "CrosswiseCell",
+    "Seeds",
+    "cells",
+    "interval",
+    "where_in_words",
+]
 
 ROUNDING = 1e-6  # of the largest score; they are means in float32, and what is nearer is equal
 BY_TRAINING, BY_RUN = "training", "run"  # reasons why a number is missing
 Seeds = dict[int, Mapping[str, Any]]  # seed -> what was measured; "lost" is BY_TRAINING, BY_RUN or ""
 
 
-class Place(NamedTuple):
+class CrosswiseCell(NamedTuple):
     """Names a cell of the crosswise table; the speed is None where the test is run as it is."""
 
     field: str
@@ -34,7 +44,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Layout:
+class ComparisonLayout:
     """Says what a comparison is made of: its score and which way that is better, fields, ways, speeds and clocks."""
 
     score: str
@@ -51,16 +61,16 @@ class Layout:
                 for speed in self.speeds or (None,):
                     yield field, clock, speed
 
-    def places(self) -> Iterator[Place]:
+    def places(self) -> Iterator[CrosswiseCell]:
         for field, clock, speed in self.settings():
             for trained in self.ways:
                 for run_as in self.ways:
-                    yield Place(field, trained, run_as, clock, speed)
+                    yield CrosswiseCell(field, trained, run_as, clock, speed)
 
 
-def cells(results: Results, layout: Layout) -> dict[Place, Seeds]:
+def cells(results: Results, layout: ComparisonLayout) -> dict[CrosswiseCell, Seeds]:
     """Return what every seed gave that is done, for all places of the table."""
-    found: dict[Place, Seeds] = {place: {} for place in layout.places()}
+    found: dict[CrosswiseCell, Seeds] = {place: {} for place in layout.places()}
     for record in results.records:
         point = record["point"]
         mine = {(row["run_as"], row["clock_given"], row["speed"]): row for row in record["rows"]}
@@ -79,7 +89,7 @@ def interval(values: list[float]) -> Spread:
     return paired(values) if deviation > ROUNDING * max(map(abs, values)) else Spread(mean, mean, mean, len(values))
 
 
-def where_in_words(layout: Layout, field: str, clock: bool, speed: float | None) -> str:
+def where_in_words(layout: ComparisonLayout, field: str, clock: bool, speed: float | None) -> str:
     """Say where a difference is taken, as far as the comparison has several such places: "gated, clock hidden, c = 1/4"."""
     parts = [field] * (len(layout.fields) > 1 and bool(field)) + ["clock given" if clock else "clock hidden"] * (
         len(layout.clocks) > 1

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ctrnn import VectorField
     from discretize import Step
     from experiments.compare.comparison import Comparison
-    from experiments.studies.report import Report
+    from experiments.studies.report import StudyReport
     from experiments.tasks.task import Task
 
 __all__ = ["DEFAULT_SPEEDS", "INTEGRATOR", "SETTINGS", "compare", "comparison", "listed"]
@@ -57,7 +57,7 @@ def compare(
     on: str = "here",
     plugin: Sequence[str] = (),
     **settings: object,
-) -> Report:
+) -> StudyReport:
     r"""Train fields under several integrators, and run each trained model under each: which way matters, and where.
 
     Args:    task: a name, or a task; field: names, FILE.py:NAME, or what makes a field, called like `ctrnn.gated`; integrator:

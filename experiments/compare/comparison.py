@@ -22,7 +22,7 @@ from torch import Tensor
 
 from discretize import SequenceModel
 from discretize.kernels.price import kernels_at_once
-from experiments.compare.cells import Layout
+from experiments.compare.cells import ComparisonLayout
 from experiments.compare.differences import FAMILIES, conclusion
 from experiments.compare.figure import scores_figure
 from experiments.compare.tables import CostTable, CrosswiseTable, DifferencesTable, GateTable, rows_csv
@@ -75,7 +75,7 @@ class Comparison(Study):
         self.speeds, self.clocks, self.score = tuple(speeds), tuple(clocks) if speeds else (True,), score
         self.asked: dict[str, Any] = {"ways": [list(each) for each in ways], "speeds": list(speeds), "clocks": list(self.clocks)}
         self.better = "lower" if sign_of(score) > 0 else "higher"
-        layout = self.layout = Layout(score, self.better, self.fields, tuple(self.ways), self.speeds, self.clocks)
+        layout = self.layout = ComparisonLayout(score, self.better, self.fields, tuple(self.ways), self.speeds, self.clocks)
         told = [DifferencesTable(layout, family) for family in FAMILIES]
         tables = CrosswiseTable(layout), *told, GateTable(layout), CostTable(layout)
         vars(self).update(tables=tables, figures={name: self._drawing(field) for field, name in self._figures().items()})

@@ -16,13 +16,24 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, permutations
 
-from experiments.compare.cells import BY_RUN, BY_TRAINING, ROUNDING, Layout, Place, Seeds, cells, where_in_words
+from experiments.compare.cells import BY_RUN, BY_TRAINING, ROUNDING, ComparisonLayout, CrosswiseCell, Seeds, cells, where_in_words
 from experiments.reports import spreads
 from experiments.reports.spreads import NotEnoughError, Spread, number
 from experiments.studies.results import Results
 from experiments.studies.verdicts import Verdict
 
-__all__ = ["ALIKE", "FAMILIES", "LEVEL", "OTHERWISE", "Conclusion", "Difference", "conclusion", "differences", "holm", "paired"]
+__all__ = [
+    "ALIKE",
+    "FAMILIES",
+    "LEVEL",
+    "OTHERWISE",
+    "ComparisonOutcome",
+    "Difference",
+    "conclusion",
+    "differences",
+    "holm",
+    "paired",
+]
 
 LEVEL = 0.05
 ALIKE, OTHERWISE, FIELDS = "trained and run one way", "the same weights run another way", "fields"
@@ -55,7 +66,7 @@ class Difference:
         return self.holm < LEVEL
 
 
-def differences(results: Results, layout: Layout) -> list[Difference]:
+def differences(results: Results, layout: ComparisonLayout) -> list[Difference]:
     """Take all differences of a comparison, family by family. Raises: NotEnoughError where no two seeds are done."""
     known = cells(results, layout)
     pairs = (pair for pair in _pairs(layout) if not _once_more(layout.score, pair[-2:], known))
@@ -69,21 +80,27 @@ def differences(results: Results, layout: Layout) -> list[Difference]:
     return told
 
 
-def _pairs(layout: Layout) -> Iterator[tuple[str, str, str, Place, Place]]:
+def _pairs(layout: ComparisonLayout) -> Iterator[tuple[str, str, str, CrosswiseCell, CrosswiseCell]]:
     """Yield the family, both in words, and both places of every difference."""
     for field, clock, speed in layout.settings():
         for one, other in combinations(layout.ways, 2):
-            yield ALIKE, one, other, Place(field, one, one, clock, speed), Place(field, other, other, clock, speed)
+            yield (
+                ALIKE,
+                one,
+                other,
+                CrosswiseCell(field, one, one, clock, speed),
+                CrosswiseCell(field, other, other, clock, speed),
+            )
         for trained, run in permutations(layout.ways, 2):
-            places = Place(field, trained, run, clock, speed), Place(field, trained, trained, clock, speed)
+            places = CrosswiseCell(field, trained, run, clock, speed), CrosswiseCell(field, trained, trained, clock, speed)
             yield OTHERWISE, f"trained {trained}, run {run}", f"run {trained}", *places
         for other in layout.fields[layout.fields.index(field) + 1 :]:
             for way in layout.ways:
-                places = Place(field, way, way, clock, speed), Place(other, way, way, clock, speed)
+                places = CrosswiseCell(field, way, way, clock, speed), CrosswiseCell(other, way, way, clock, speed)
                 yield FIELDS, f"{way}: {field}", other, *places
 
 
-def _once_more(score: str, places: tuple[Place, ...], known: dict[Place, Seeds]) -> bool:
+def _once_more(score: str, places: tuple[CrosswiseCell, ...], known: dict[CrosswiseCell, Seeds]) -> bool:
     """Return whether these are the numbers of the clock given once more, as at speed 1 of what has no stamps."""
     for place in places:
         given = known.get(place._replace(clock_given=True), {})
@@ -95,7 +112,7 @@ def _once_more(score: str, places: tuple[Place, ...], known: dict[Place, Seeds])
 
 
 def _difference(
-    score: str, family: str, ours: str, theirs: str, one: Place, other: Place, known: dict[Place, Seeds]
+    score: str, family: str, ours: str, theirs: str, one: CrosswiseCell, other: CrosswiseCell, known: dict[CrosswiseCell, Seeds]
 ) -> Difference | None:
     """Take one; None where no two seeds of both are done."""
     about = family, ours, theirs, "" if family == FIELDS else one.field, one.clock_given, one.speed
@@ -135,7 +152,7 @@ def holm(ps: Sequence[float]) -> list[float]:
 
 
 @dataclass(frozen=True)
-class Conclusion(Verdict):
+class ComparisonOutcome(Verdict):
     """Holds what a comparison found; no claim is judged."""
 
     told: int = 0
@@ -148,7 +165,7 @@ class Conclusion(Verdict):
         return f"{self.told or 'None'} of {self.tested} differences told apart"
 
 
-def conclusion(results: Results, layout: Layout) -> Conclusion:
+def conclusion(results: Results, layout: ComparisonLayout) -> ComparisonOutcome:
     """Draw the conclusion. Raises: NotEnoughError where no two seeds are done."""
     found = differences(results, layout)
     said = [f"By {layout.score} ({layout.better} is better), seed by seed."]
@@ -158,10 +175,10 @@ def conclusion(results: Results, layout: Layout) -> Conclusion:
     if lost := list(_lost(results, layout)):
         said += [*lost, "No difference is taken there, as the seeds that are left were not left by chance."]
     tested = sum(each.measured is not None for each in found)
-    return Conclusion((), summary=" ".join(said), told=sum(each.told_apart for each in found), tested=tested)
+    return ComparisonOutcome((), summary=" ".join(said), told=sum(each.told_apart for each in found), tested=tested)
 
 
-def _about(layout: Layout, family: str, found: Sequence[Difference]) -> str:
+def _about(layout: ComparisonLayout, family: str, found: Sequence[Difference]) -> str:
     told, title = [each for each in found if each.told_apart], f"{family[0].upper()}{family[1:]}"
     found = [each for each in found if each.measured is not None]
     if not found:
@@ -182,7 +199,7 @@ def _mean(one: Difference) -> float:
     return 0.0 if one.measured is None else one.measured.mean
 
 
-def _in_words(layout: Layout, ours: str, theirs: str, above: bool, found: Sequence[Difference]) -> str:
+def _in_words(layout: ComparisonLayout, ours: str, theirs: str, above: bool, found: Sequence[Difference]) -> str:
     """Write "euler is below exact by 0.41 (95 % 0.3 to 0.5) at c = 4, and at c = 2": the largest first, with its size."""
     first = found[0].measured
     assert first is not None
@@ -193,7 +210,7 @@ def _in_words(layout: Layout, ours: str, theirs: str, above: bool, found: Sequen
     return f"{ours} is {'above' if above else 'below'} {theirs} {size}{at}"
 
 
-def _lost(results: Results, layout: Layout) -> Iterator[str]:
+def _lost(results: Results, layout: ComparisonLayout) -> Iterator[str]:
     """Say which trainings and runs diverged, on how many seeds."""
     known = cells(results, layout)
     trained, ran = dict[str, tuple[int, int]](), dict[str, tuple[int, int]]()

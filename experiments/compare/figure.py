@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments.compare.cells import Layout, Place, Seeds, cells, interval
+from experiments.compare.cells import ComparisonLayout, CrosswiseCell, Seeds, cells, interval
 from experiments.reports import plots
 from experiments.reports.bands import LOOKS, band
 from experiments.reports.plots import WIDTH
@@ -23,7 +23,7 @@ DECADES = 30  # between the smallest and the largest score, above which the axis
 LONG = 22  # letters of a way's name beside which no other has room in the legend
 
 
-def scores_figure(results: Results, layout: Layout) -> Figure:
+def scores_figure(results: Results, layout: ComparisonLayout) -> Figure:
     """Draw the scores of a comparison of one field. Raises: NotEnoughError where there is none."""
     known = cells(results, layout)
     if not any(_spread(seeds, layout.score) for seeds in known.values()):
@@ -31,7 +31,7 @@ def scores_figure(results: Results, layout: Layout) -> Figure:
     return (_over_speeds if len(layout.speeds) > 1 else _over_ways)(known, layout)
 
 
-def _over_speeds(known: Mapping[Place, Seeds], layout: Layout) -> Figure:
+def _over_speeds(known: Mapping[CrosswiseCell, Seeds], layout: ComparisonLayout) -> Figure:
     (field,) = layout.fields
     with plots.style():
         figure, axes = _panels(len(layout.ways), len(layout.clocks), 1.25 + 0.2 * len(layout.ways) + 1.3 * len(layout.ways))
@@ -40,7 +40,7 @@ def _over_speeds(known: Mapping[Place, Seeds], layout: Layout) -> Figure:
                 ax = axes[i, j]
                 ax.set_xscale("log", base=2)
                 for k, run in enumerate(layout.ways):
-                    seeds = {speed: known[Place(field, trained, run, clock, speed)] for speed in layout.speeds}
+                    seeds = {speed: known[CrosswiseCell(field, trained, run, clock, speed)] for speed in layout.speeds}
                     each = {speed: _spread(one, layout.score) for speed, one in seeds.items()}
                     colour, dashes, look = _look(k)
                     if points := {speed: value for speed, value in each.items() if value is not None}:
@@ -53,7 +53,7 @@ def _over_speeds(known: Mapping[Place, Seeds], layout: Layout) -> Figure:
         return _finished(figure, axes, layout)
 
 
-def _over_ways(known: Mapping[Place, Seeds], layout: Layout) -> Figure:
+def _over_ways(known: Mapping[CrosswiseCell, Seeds], layout: ComparisonLayout) -> Figure:
     """Draw a mark with its interval for each way of running, where the test is run at one speed."""
     (field,) = layout.fields
     speed = layout.speeds[0] if layout.speeds else None
@@ -64,7 +64,7 @@ def _over_ways(known: Mapping[Place, Seeds], layout: Layout) -> Figure:
             for k, trained in enumerate(layout.ways):
                 colour, _, look = _look(k)
                 for at, run in enumerate(layout.ways):
-                    seeds = known[Place(field, trained, run, clock, speed)]
+                    seeds = known[CrosswiseCell(field, trained, run, clock, speed)]
                     x = at + 0.6 * ((k + 0.5) / len(layout.ways) - 0.5)
                     if (value := _spread(seeds, layout.score)) is not None:
                         ax.plot([x, x], [value.low, value.high], color=colour, linewidth=1.4, solid_capstyle="butt")
@@ -81,7 +81,7 @@ def _panels(rows: int, columns: int, height: float) -> tuple[Figure, np.ndarray]
     return figure, figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
 
 
-def _entitle(ax: Axes, layout: Layout, trained: str, clock: bool) -> None:
+def _entitle(ax: Axes, layout: ComparisonLayout, trained: str, clock: bool) -> None:
     parts = ["clock given" if clock else "clock hidden"] * (len(layout.clocks) > 1)
     way, _, dt = f"trained {trained}".partition(" dt=") if trained else ("", "", "")
     rest = ", ".join([f"dt={dt}"] * bool(dt) + parts)
@@ -95,7 +95,7 @@ def _mark_lost(ax: Axes, xs: list[float], colour: str) -> None:
         ax.plot(x, 0.04, "x", color=colour, markersize=5, transform=ax.get_xaxis_transform())
 
 
-def _finished(figure: Figure, axes: np.ndarray, layout: Layout) -> Figure:
+def _finished(figure: Figure, axes: np.ndarray, layout: ComparisonLayout) -> Figure:
     if layout.score == "accuracy":
         axes[0, 0].set_ylim(-0.03, 1.05)
     elif _over_decades(axes):

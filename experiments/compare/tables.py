@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from experiments.compare.cells import Layout, Place, Seeds, cells, interval
+from experiments.compare.cells import ComparisonLayout, CrosswiseCell, Seeds, cells, interval
 from experiments.compare.differences import LEVEL, Difference, differences
 from experiments.models.integrators import EXACT
 from experiments.reports.spreads import NotEnoughError, cell_text, number
@@ -23,14 +23,14 @@ __all__ = ["CostTable", "CrosswiseTable", "DifferencesTable", "GateTable", "rows
 class CrosswiseTable:
     """A line for each way of training at each speed, a column for each way of running."""
 
-    layout: Layout
+    layout: ComparisonLayout
 
     def filled(self, results: Results) -> FilledTable:
         layout, known = self.layout, cells(results, self.layout)
         lines = []
         for field, clock, speed in layout.settings():
             for trained in layout.ways:
-                found = [_score(known, Place(field, trained, run, clock, speed), layout.score) for run in layout.ways]
+                found = [_score(known, CrosswiseCell(field, trained, run, clock, speed), layout.score) for run in layout.ways]
                 lines.append([*_beside(layout, field, clock, speed), trained, *found])
         caption = (
             f"Test {layout.score} ({layout.better} is better): mean over seeds and its 95 % interval. In square brackets how far "
@@ -39,7 +39,7 @@ class CrosswiseTable:
         return FilledTable(caption, [*_columns(layout), "trained", *(f"run {way}" for way in layout.ways)], lines)
 
 
-def _score(known: Mapping[Place, Seeds], place: Place, score: str) -> str:
+def _score(known: Mapping[CrosswiseCell, Seeds], place: CrosswiseCell, score: str) -> str:
     seeds = known[place].values()
     if not seeds:
         return cell_text(None)
@@ -57,7 +57,7 @@ def _score(known: Mapping[Place, Seeds], place: Place, score: str) -> str:
 class DifferencesTable:
     """A line for each two that are compared, a column for each speed; of one family of differences."""
 
-    layout: Layout
+    layout: ComparisonLayout
     family: str
 
     def filled(self, results: Results) -> FilledTable:
@@ -97,7 +97,7 @@ def _difference(one: Difference) -> str:
 class GateTable:
     """The largest g dt that was met, run as trained."""
 
-    layout: Layout
+    layout: ComparisonLayout
 
     def filled(self, results: Results) -> FilledTable:
         layout, known = self.layout, cells(results, self.layout)
@@ -120,7 +120,7 @@ class GateTable:
 class CostTable:
     """What training took, and how often each way of running calls the field."""
 
-    layout: Layout
+    layout: ComparisonLayout
 
     def filled(self, results: Results) -> FilledTable:
         layout, known = self.layout, cells(results, self.layout)
@@ -146,11 +146,11 @@ class CostTable:
         return FilledTable(caption, head, [[_cell(cell) for cell in line] for line in lines])
 
 
-def _runs(layout: Layout) -> list[tuple[bool, float | None]]:
+def _runs(layout: ComparisonLayout) -> list[tuple[bool, float | None]]:
     return [(clock, speed) for clock in layout.clocks for speed in layout.speeds or (None,)]
 
 
-def _run_heads(layout: Layout, before: str = "") -> list[str]:
+def _run_heads(layout: ComparisonLayout, before: str = "") -> list[str]:
     several = len(layout.clocks) > 1
     return [
         f"{before}{'as it is' if speed is None else f'c = {clock_words(speed)}'}{several * (' given' if clock else ' hidden')}"
@@ -159,7 +159,7 @@ def _run_heads(layout: Layout, before: str = "") -> list[str]:
 
 
 def _over(
-    known: Mapping[Place, Seeds],
+    known: Mapping[CrosswiseCell, Seeds],
     field: str,
     trained: str | None,
     run: str,
@@ -172,7 +172,7 @@ def _over(
     found = [
         one[name]
         for place, seeds in known.items()
-        if place == Place(field, trained or place.trained, run, clock, speed)
+        if place == CrosswiseCell(field, trained or place.trained, run, clock, speed)
         for one in seeds.values()
         if one.get(name) is not None
     ]
@@ -188,11 +188,11 @@ def _cell(value: Any) -> str:
     return value if isinstance(value, str) else cell_text(value)
 
 
-def _columns(layout: Layout) -> list[str]:
+def _columns(layout: ComparisonLayout) -> list[str]:
     return ["field"] * (len(layout.fields) > 1) + ["clock"] * (len(layout.clocks) > 1) + ["c"] * (len(layout.speeds) > 1)
 
 
-def _beside(layout: Layout, field: str, clock: bool, speed: float | None) -> list[str]:
+def _beside(layout: ComparisonLayout, field: str, clock: bool, speed: float | None) -> list[str]:
     """Return the cells of the columns that a line begins with, those of which there are several values."""
     found = [field] * (len(layout.fields) > 1) + ["given" if clock else "hidden"] * (len(layout.clocks) > 1)
     return found + ([] if speed is None or len(layout.speeds) < 2 else [clock_words(speed)])

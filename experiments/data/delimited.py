@@ -28,7 +28,7 @@ from experiments.usage import UsageError
 if TYPE_CHECKING:
     import _csv  # only this module has the type of csv.reader
 
-__all__ = ["LOOKED_AT", "SEPARATORS", "Layout", "layout_of", "open_lines", "rows_of"]
+__all__ = ["LOOKED_AT", "SEPARATORS", "FileLayout", "layout_of", "open_lines", "rows_of"]
 
 SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "bar": "|", "space": " ", "none": "\x1f"}
 MARKS = (  # of an encoding, at the beginning of a file; the longer ones first
@@ -48,7 +48,7 @@ REMARK = re.compile(r"\s*(#|%|//)")
 SAID = re.compile(r'"?sep=(.)"?\s*', re.IGNORECASE)
 
 
-class Layout(NamedTuple):
+class FileLayout(NamedTuple):
     """Holds what stands between cells, which line has the names, counted from 0, the names, and remarks above them."""
 
     separator: str
@@ -106,7 +106,7 @@ def _short(path: Path, text: io.TextIOWrapper, most: int) -> Iterator[str]:
 
 def layout_of(
     path: Path, head: Sequence[str], is_number: Callable[[str], bool], separator: str = "", unnamed: bool = False
-) -> Layout:
+) -> FileLayout:
     r"""Find what stands between cells, and the names.
 
     Args:    head: the first lines; is_number: whether a cell has a number; separator: a word of `SEPARATORS`, "" to find it;
@@ -125,7 +125,7 @@ def layout_of(
     fits = [layout for sign in signs if (layout := _fit(head, start, sign, is_number)) is not None]
     above = remarks[-1] if remarks and REMARK.match(remarks[-1]) else ""  # names, where numpy.savetxt has written them
 
-    def with_names() -> list[Layout]:
+    def with_names() -> list[FileLayout]:
         within = [layout for layout in fits if not any(map(begins_as_number, layout.names))]
         return within or [layout for each in fits if (layout := _named_by(above, each, is_number)) is not None]
 
@@ -164,20 +164,20 @@ def layout_of(
     return layout
 
 
-def _named_by(remark: str, layout: Layout, is_number: Callable[[str], bool]) -> Layout | None:
+def _named_by(remark: str, layout: FileLayout, is_number: Callable[[str], bool]) -> FileLayout | None:
     """Return the layout whose names are in a remark above the first row; None where it has not as many, or numbers."""
     names = _first([REMARK.sub("", remark)], 0, layout.separator).names
     fits = len(names) == len(layout.names) and not any(map(is_number, names))
     return layout._replace(names=names, header=layout.header - 1) if fits else None
 
 
-def _first(head: Sequence[str], start: int, sign: str) -> Layout:
+def _first(head: Sequence[str], start: int, sign: str) -> FileLayout:
     """Return the layout of one column, or of rows that do not fit the names, which is told as they are read."""
     line, row = next(iter(_head_rows(head[: start + 1], start, sign)), (start, []))
-    return Layout(sign, line, _names(row), [])
+    return FileLayout(sign, line, _names(row), [])
 
 
-def _fit(head: Sequence[str], start: int, sign: str, is_number: Callable[[str], bool]) -> Layout | None:
+def _fit(head: Sequence[str], start: int, sign: str, is_number: Callable[[str], bool]) -> FileLayout | None:
     """Return the layout by which all rows have as many cells as there are names, at least two; None where they have not."""
     rows = _head_rows(head, start, sign)
     if not rows:
@@ -191,7 +191,7 @@ def _fit(head: Sequence[str], start: int, sign: str, is_number: Callable[[str], 
     names = _names(rows[above][1])
     if above > MOST_REMARKS or len(names) < 2 or not all(_is_row(row, len(names)) for _, row in rows[above + 1 :]):
         return None
-    return Layout(sign, rows[above][0], names, [" ".join(filter(None, row)) for _, row in rows[:above]])
+    return FileLayout(sign, rows[above][0], names, [" ".join(filter(None, row)) for _, row in rows[:above]])
 
 
 def _head_rows(head: Sequence[str], start: int, sign: str) -> list[tuple[int, list[str]]]:
@@ -226,7 +226,7 @@ def _is_row(row: Sequence[str], count: int) -> bool:
     return len(row) >= count and not any(row[count:])
 
 
-def rows_of(path: Path, lines: Iterator[str], layout: Layout, before: int = 0) -> Iterator[tuple[int, list[str]]]:
+def rows_of(path: Path, lines: Iterator[str], layout: FileLayout, before: int = 0) -> Iterator[tuple[int, list[str]]]:
     r"""Yield the number of the line and the cells of each row, stripped, as many as there are names.
 
     Args:    lines: those below the names; before: so many lines stand above them.

@@ -79,7 +79,7 @@ def samples(recording: Recording) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Clock:
+class NamedClock:
     """A clock with its name and what it does."""
 
     name: str
@@ -95,7 +95,7 @@ class WarpedRun:
              deviation_with, deviation_without (n,): from the unwarped states, the largest over units.
     """
 
-    clock: Clock
+    clock: NamedClock
     ts: np.ndarray
     with_speed: np.ndarray
     without: np.ndarray
@@ -118,7 +118,7 @@ def allowed_deviation() -> float:
     return ALLOWED * TOLERANCE
 
 
-def clocks_for(length: int) -> list[Clock]:
+def clocks_for(length: int) -> list[NamedClock]:
     """Make four clocks for a recording of `length` samples."""
     generator = torch.Generator().manual_seed(SEED)
     least, most = REPEATS
@@ -128,10 +128,10 @@ def clocks_for(length: int) -> list[Clock]:
     speeds = smooth.speed(torch.linspace(0, length - 1.0, 2001, dtype=torch.float64))
     repeats = ctrnn.PiecewiseWarp(ts, torch.arange(length).double())
     return [
-        Clock("slowed down", Markup("<i>c</i>(<i>t</i>) = <i>t</i>/4"), ctrnn.AffineWarp(0.25)),
-        Clock("sped up", Markup("<i>c</i>(<i>t</i>) = 3<i>t</i>"), ctrnn.AffineWarp(3.0)),
-        Clock("variable repeats", f"a sample lasts {least} to {most} units, at random", repeats),
-        Clock("smooth random", f"speeds from {float(speeds.min()):.2f} to {float(speeds.max()):.2f}", smooth),
+        NamedClock("slowed down", Markup("<i>c</i>(<i>t</i>) = <i>t</i>/4"), ctrnn.AffineWarp(0.25)),
+        NamedClock("sped up", Markup("<i>c</i>(<i>t</i>) = 3<i>t</i>"), ctrnn.AffineWarp(3.0)),
+        NamedClock("variable repeats", f"a sample lasts {least} to {most} units, at random", repeats),
+        NamedClock("smooth random", f"speeds from {float(speeds.min()):.2f} to {float(speeds.max()):.2f}", smooth),
     ]
 
 
@@ -143,7 +143,7 @@ def unwarped(recording: Recording, method: str = METHOD) -> np.ndarray:
 
 
 @torch.no_grad()
-def run_clock(recording: Recording, clock: Clock, h: np.ndarray) -> WarpedRun:
+def run_clock(recording: Recording, clock: NamedClock, h: np.ndarray) -> WarpedRun:
     """Run the recording on the clock, with c' and without, against the unwarped states h."""
     start = perf_counter()
     straight = ctrnn.LinearPath(samples(recording))

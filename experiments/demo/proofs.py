@@ -12,7 +12,7 @@ import derivations
 from experiments.data.recording import Recording
 from experiments.reports.report import Section
 
-__all__ = ["Row", "checked", "misprinted", "section", "theorem", "typeset"]
+__all__ = ["ProofRow", "checked", "misprinted", "section", "theorem", "typeset"]
 
 PAPERS = {
     "tallec-ollivier-2018": "Tallec and Ollivier 2018",
@@ -37,7 +37,7 @@ SIGNS = (
 
 
 @dataclass(frozen=True)
-class Row:
+class ProofRow:
     """An identity and what SymPy found."""
 
     source: str
@@ -54,18 +54,18 @@ class Row:
         return PAPERS.get(self.source, self.source)
 
 
-def checked() -> Iterator[Row]:
+def checked() -> Iterator[ProofRow]:
     """Decide the core identities, and yield each as soon as it is."""
     yield from (_row(*pair) for pair in derivations.check_all())
 
 
-def misprinted() -> Iterator[Row]:
+def misprinted() -> Iterator[ProofRow]:
     """Decide the equations that do not hold as a paper prints them."""
     yield from (_row(*pair) for pair in derivations.check_all(derivations.misprints()))
 
 
-def _row(identity: derivations.Identity, verdict: derivations.Verdict) -> Row:
-    return Row(
+def _row(identity: derivations.Identity, verdict: derivations.Verdict) -> ProofRow:
+    return ProofRow(
         identity.source,
         identity.label,
         identity.statement,
@@ -131,7 +131,7 @@ def typeset(words: str) -> Markup:
     return Markup(text)
 
 
-def _said(rows: Iterator[Row], say: Callable[[str], None], expected: bool | None = None) -> Iterator[Row]:
+def _said(rows: Iterator[ProofRow], say: Callable[[str], None], expected: bool | None = None) -> Iterator[ProofRow]:
     """Yield rows, and say those that do not end as expected, or all of them."""
     for row in rows:
         if expected is None or row.holds is not expected:
@@ -139,11 +139,11 @@ def _said(rows: Iterator[Row], say: Callable[[str], None], expected: bool | None
         yield row
 
 
-def _failures(rows: list[Row]) -> list[str]:
+def _failures(rows: list[ProofRow]) -> list[str]:
     return [f"{row.source}, {row.label}: {row.verdict}: {row.statement}" for row in rows if not row.holds]
 
 
-def _corrected(wrong: list[Row]) -> str:
+def _corrected(wrong: list[ProofRow]) -> str:
     """The correction of a misprint is one of the identities that hold."""
     refuted = sum(row.holds is False for row in wrong)
     one = "does not hold as printed, and holds as corrected"

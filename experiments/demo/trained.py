@@ -37,7 +37,7 @@ from experiments.tasks.warps.recall import Recall
 __all__ = [
     "LIMIT",
     "STEPS",
-    "Clocked",
+    "ClockedStates",
     "Trained",
     "at_least",
     "clock_given",
@@ -72,7 +72,7 @@ class Trained:
 
 
 @dataclass(frozen=True)
-class Clocked:
+class ClockedStates:
     r"""A test with the clock given: n samples a symbol.
 
     `accuracy` at the ends of symbols, `gate` the largest c'g.  Shape: states (symbols, batch, units), at the ends of symbols.
@@ -168,7 +168,7 @@ def untrained(integrator: str) -> SequenceModel:
 
 
 @torch.no_grad()
-def clock_given(model: SequenceModel, integrator: str, n: int) -> Clocked:
+def clock_given(model: SequenceModel, integrator: str, n: int) -> ClockedStates:
     """Symbols of OWN_TIME units, in n samples each; solved in float64, so that only the clock is seen."""
     fine = under(copy.deepcopy(model).double(), integrator, FINE)
     batch, speed = played(n), OWN_TIME / n
@@ -178,7 +178,7 @@ def clock_given(model: SequenceModel, integrator: str, n: int) -> Clocked:
         states, _ = fine.rnn(xs, ts=ts)
     before = torch.cat([torch.zeros_like(states[:1]), states[:-1]])  # a step has the gate of the state it starts from
     gate = speed * float(fine.field.leak(fine.field.project(xs), before).max())  # with decay h the leak is the rate
-    return Clocked(n, _accuracy(fine.read_out(states), batch, n), gate, states[n - 1 :: n])
+    return ClockedStates(n, _accuracy(fine.read_out(states), batch, n), gate, states[n - 1 :: n])
 
 
 @torch.no_grad()

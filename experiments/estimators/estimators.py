@@ -29,7 +29,7 @@ from discretize.progress import progress_bar
 from discretize.sequences import Batch
 from experiments.data.columns import Notation
 from experiments.data.samples import Input, in_order
-from experiments.estimators.sequences import Rows, rows_of, with_targets
+from experiments.estimators.sequences import SequenceRows, rows_of, with_targets
 from experiments.runs.configuration import configuration_of
 from experiments.runs.stopping import StoppedError
 from experiments.runs.training import Training, torch_defaults
@@ -37,7 +37,7 @@ from experiments.seeds import generator
 from experiments.settings import settings_from
 from experiments.tasks.recorded.dataset import TableSettings, dataset_from
 from experiments.tasks.recorded.parts import Place, whole_of
-from experiments.tasks.recorded.table import Table
+from experiments.tasks.recorded.table import TableTask
 from experiments.usage import UsageError
 
 with needed_by("SequenceClassifier"):
@@ -120,7 +120,7 @@ class _SequenceEstimator(BaseEstimator):
         self.steps, self.batch, self.lr, self.validation, self.patience = steps, batch, lr, validation, patience
         self.settings, self.random_state, self.device, self.progress = settings, random_state, device, progress
 
-    def _fit(self, rows: Rows, targets: tuple[str, ...], whole: bool | None) -> Self:
+    def _fit(self, rows: SequenceRows, targets: tuple[str, ...], whole: bool | None) -> Self:
         """Read the rows, train, and keep how to read others."""
         words = targets if self.predict_what == "class" else ()
         with _as_value_errors():
@@ -135,7 +135,7 @@ class _SequenceEstimator(BaseEstimator):
             )
             table = rows.columns(self._notation(words))
             dataset = dataset_from(settings, table, "", self._dealt, whole)
-            task = Table.holding(dataset, settings)
+            task = TableTask.holding(dataset, settings)
             evaluated = {"keep": "best", "evaluate_every": max(1, self.steps // EVALUATIONS)} if self.validation else {}
             others = {key: value for key, value in self._settings().items() if key not in READ_BY}
             how = {"hidden": self.hidden, "steps": self.steps, "batch": self.batch, "lr": self.lr, "device": self.device}
@@ -234,7 +234,7 @@ class _SequenceEstimator(BaseEstimator):
     def _batch(self, sequences: list[dict[str, torch.Tensor]]) -> Batch:
         return Collate("mask" if self.fitted_.masked else None)(sequences).to(next(self.model_.parameters()).device)
 
-    def _read(self, rows: Rows) -> tuple[list[dict[str, torch.Tensor]], list[np.ndarray]]:
+    def _read(self, rows: SequenceRows) -> tuple[list[dict[str, torch.Tensor]], list[np.ndarray]]:
         """Return features and stamps of each sequence, and its rows, in the order of time."""
         fitted = self.fitted_
         if rows.features and fitted.features and rows.features != fitted.features:
@@ -267,7 +267,7 @@ class _SequenceEstimator(BaseEstimator):
         sequences = [{"x": xs[k]} | ({"ts": ts} if self._time else {}) for k, ts in zip(ordered.rows, stamps, strict=True)]
         return sequences, ordered.rows
 
-    def _outputs(self, rows: Rows) -> tuple[list[torch.Tensor], list[np.ndarray]]:
+    def _outputs(self, rows: SequenceRows) -> tuple[list[torch.Tensor], list[np.ndarray]]:
         """Return what the model says after each row of each sequence, (time, outputs), and the rows, in the order of time."""
         sequences, places = self._read(rows)
         outputs: list[torch.Tensor] = []
@@ -278,7 +278,7 @@ class _SequenceEstimator(BaseEstimator):
                 outputs += [said[: len(k), j] for j, k in enumerate(places[start : start + AT_ONCE])]
         return outputs, places
 
-    def _answers(self, X: Any) -> tuple[Rows, np.ndarray]:
+    def _answers(self, X: Any) -> tuple[SequenceRows, np.ndarray]:
         """Return the sequences, and what the model says of each, or of each row: (n, outputs)."""
         check_is_fitted(self, "model_")
         rows = rows_of(X, self.sequence)
@@ -287,7 +287,7 @@ class _SequenceEstimator(BaseEstimator):
             return rows, torch.stack([each[-1] for each in outputs]).double().numpy()
         return rows, _in_places(outputs, places)
 
-    def _shaped(self, rows: Rows, answers: np.ndarray, names: Sequence[Any], of_sequences: bool | None = None) -> Any:
+    def _shaped(self, rows: SequenceRows, answers: np.ndarray, names: Sequence[Any], of_sequences: bool | None = None) -> Any:
         """Return answers as they were asked for: a table's in pandas, with its index; of rows of a list, an array a sequence."""
         of_sequences = self.fitted_.at_the_end if of_sequences is None else of_sequences
         if rows.is_table:
@@ -382,7 +382,7 @@ class SequenceClassifier(ClassifierMixin, _SequenceEstimator):
         words[there] = np.array([_word(each) for each in self.classes_], object)[places]
         return self._fit(replace(rows, frame=rows.frame.assign(**{targets[0]: words})), targets, whole)
 
-    def _logits(self, X: Any) -> tuple[Rows, np.ndarray]:
+    def _logits(self, X: Any) -> tuple[SequenceRows, np.ndarray]:
         rows, said = self._answers(X)
         place = {word: k for k, word in enumerate(self.fitted_.classes)}
         return rows, said[:, [place[_word(each)] for each in self.classes_]]

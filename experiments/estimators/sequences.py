@@ -18,14 +18,14 @@ from scipy.sparse import issparse
 
 from experiments.data.columns import Columns, Notation
 
-__all__ = ["Rows", "by_sequence", "rows_of", "with_targets"]
+__all__ = ["SequenceRows", "by_sequence", "rows_of", "with_targets"]
 
 WHERE = Path("X")  # in messages
 SEQUENCE, TARGET = "(sequence)", "(target)"  # columns that are put beside those of lists
 
 
 @dataclass(frozen=True)
-class Rows:
+class SequenceRows:
     """Holds all rows of some sequences, the column of sequences, the ids in the order of their first rows, whether they came
     as a table, so that answers go back into one, and how many features arrays had, which have no names, 0 of others."""
 
@@ -51,7 +51,7 @@ class Rows:
         return Columns(pd.DataFrame(cells), WHERE, notation)
 
 
-def rows_of(X: Any, sequence: str | None) -> Rows:
+def rows_of(X: Any, sequence: str | None) -> SequenceRows:
     r"""Read the sequences of an estimator.
 
     Args:    X: see above; sequence: the column that says which rows of a DataFrame belong together, None where all do.
@@ -68,7 +68,7 @@ def rows_of(X: Any, sequence: str | None) -> Rows:
         if sequence is not None and (absent := frame[sequence].isna().to_numpy()).any():
             raise ValueError(f"row {int(absent.argmax()) + 1} of `X` names no {sequence}, the column of sequences.")
         ids = pd.Index(["all rows"]) if sequence is None else pd.Index(frame[sequence].unique())
-        return Rows(frame, sequence or "", ids, True)
+        return SequenceRows(frame, sequence or "", ids, True)
     if sequence is not None:
         raise ValueError(f"`sequence` is {sequence!r}, a column of a DataFrame of all rows, and `X` is {_kind(X)}; leave it out.")
     listed = _listed(X)
@@ -84,7 +84,7 @@ def rows_of(X: Any, sequence: str | None) -> Rows:
         if not len(part):
             raise ValueError(f"sequence {k} of `X` has no rows; leave it out.")
     frame = pd.concat(parts, ignore_index=True)
-    return Rows(
+    return SequenceRows(
         _with(frame, {SEQUENCE: np.repeat(np.arange(len(parts)), [len(part) for part in parts])}),
         SEQUENCE,
         pd.RangeIndex(len(parts)),
@@ -93,7 +93,7 @@ def rows_of(X: Any, sequence: str | None) -> Rows:
     )
 
 
-def with_targets(rows: Rows, y: Any) -> tuple[Rows, tuple[str, ...], bool | None]:
+def with_targets(rows: SequenceRows, y: Any) -> tuple[SequenceRows, tuple[str, ...], bool | None]:
     r"""Put targets beside the rows: those rows, the columns of targets, and whether they are of whole sequences, None for what a
     named column looks like.
 
@@ -125,7 +125,7 @@ def with_targets(rows: Rows, y: Any) -> tuple[Rows, tuple[str, ...], bool | None
     return replace(rows, frame=_with(rows.frame, dict(zip(names, columns, strict=True)))), names, whole
 
 
-def _by_id(rows: Rows, y: pd.Series | pd.DataFrame) -> pd.Series | pd.DataFrame:
+def _by_id(rows: SequenceRows, y: pd.Series | pd.DataFrame) -> pd.Series | pd.DataFrame:
     """Sort targets of sequences by the ids if the index holds ids; leave them if it only counts, or holds none of the ids."""
     known = y.index.isin(rows.ids)
     counts = isinstance(y.index, pd.RangeIndex) and y.index.equals(pd.RangeIndex(len(y)))
@@ -140,7 +140,7 @@ def _by_id(rows: Rows, y: pd.Series | pd.DataFrame) -> pd.Series | pd.DataFrame:
     return y.reindex(rows.ids)
 
 
-def _values(rows: Rows, y: Any) -> tuple[np.ndarray, bool]:
+def _values(rows: SequenceRows, y: Any) -> tuple[np.ndarray, bool]:
     """Return what each row has of the targets, and whether they are of whole sequences."""
     counts = np.bincount(rows.of_sequence, minlength=len(rows.ids))
     if isinstance(y, list | tuple) and len(y) == len(counts) and all(np.ndim(one) for one in y):
@@ -159,7 +159,7 @@ def _values(rows: Rows, y: Any) -> tuple[np.ndarray, bool]:
     return values[rows.of_sequence], True
 
 
-def _own_names(rows: Rows, y: Any) -> list[str]:
+def _own_names(rows: SequenceRows, y: Any) -> list[str]:
     """Return what targets in pandas are called, where no column of `X` is called so."""
     given = [y.name] if isinstance(y, pd.Series) else [*y.columns] if isinstance(y, pd.DataFrame) else []
     names = [name for name in given if isinstance(name, str) and name.strip()]

@@ -34,7 +34,7 @@ class Choices(NamedTuple):
     high: list[float]
 
 
-class Way(NamedTuple):
+class NoisyWay(NamedTuple):
     """A step, and whether its noise is scaled by the root of the step, or as code has it that adds sigma xi dt."""
 
     step: discretize.StochasticStep
@@ -42,10 +42,10 @@ class Way(NamedTuple):
 
 
 STEPS = {
-    "Euler and Maruyama": Way(discretize.EulerMaruyama()),
-    "Euler, σ ξ dt in place of σ ξ √dt": Way(discretize.EulerMaruyama(), scaled=False),
-    "SRA1": Way(discretize.SRA1()),
-    "Exponential Euler and Maruyama": Way(discretize.ExponentialEulerMaruyama()),
+    "Euler and Maruyama": NoisyWay(discretize.EulerMaruyama()),
+    "Euler, σ ξ dt in place of σ ξ √dt": NoisyWay(discretize.EulerMaruyama(), scaled=False),
+    "SRA1": NoisyWay(discretize.SRA1()),
+    "Exponential Euler and Maruyama": NoisyWay(discretize.ExponentialEulerMaruyama()),
 }
 
 
@@ -59,7 +59,7 @@ def network(sigma: float = SIGMA) -> ctrnn.Noisy:
 
 
 @torch.no_grad()
-def choices(way: Way, dt: float, trials: int, seed: int = 0) -> Choices:
+def choices(way: NoisyWay, dt: float, trials: int, seed: int = 0) -> Choices:
     """Run as many trials at each coherence, by steps of length dt, in tau."""
     sigma = SIGMA if way.scaled else SIGMA * (dt / CALIBRATED) ** 0.5
     rnn = discretize.DiscreteRNN(network(sigma), way.step, dt=dt)

@@ -13,7 +13,7 @@ from ctrnn.combinations import REFUSED, Refusal, Trait, refused_pair
 from ctrnn.storage.files import write_atomically
 from experiments.reports.marked import fill
 
-__all__ = ["KINDS", "PAGE", "RUNS", "TRAITS", "Kind", "Run", "filled", "refusal"]
+__all__ = ["KINDS", "PAGE", "RUNS", "TRAITS", "Kind", "RunWay", "filled", "refusal"]
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "what-goes-with-what.md"
 YES = "yes"
@@ -27,7 +27,7 @@ class Kind(NamedTuple):
     traits: tuple[Trait, ...] = ()
 
 
-class Run(NamedTuple):
+class RunWay(NamedTuple):
     """A way to run a field: the call in code, what it does in words, and its traits."""
 
     code: str
@@ -45,29 +45,33 @@ KINDS: dict[str, Kind] = {
     "noisy": Kind("ctrnn.Noisy(field, ctrnn.Noise(0.2))", "dh = F dt + G dW, by chance; run by steps made for noise", ("noise",)),
     "delayed": Kind("ctrnn.DelayedField", "reads its own earlier states, h(t - d), as well", ("delays",)),
 }
-RUNS: dict[str, Run] = {
-    "DiscreteRNN": Run("discretize.DiscreteRNN(field)(x, h_0)", "one step a sample, called like `torch.nn.GRU`"),
-    "own ts": Run("discretize.DiscreteRNN(field)(x, h_0, ts=ts)", "the same, each sequence at times of its own"),
-    "unroll": Run("discretize.unroll(cell, xs, h0)", "the same as a function, all states kept"),
-    "parallel": Run("discretize.sequences.unroll_parallel(cell, xs, h0)", "the same states for all times at once", ("parallel",)),
-    "ContinuousRNN": Run("discretize.ContinuousRNN(field)(x, h_0)", "solved between samples, to a tolerance"),
-    "Adjoint": Run("discretize.integrate(..., gradient=Adjoint())", "gradients by the adjoint equation", ("adjoint",)),
-    "Checkpointed": Run(
+RUNS: dict[str, RunWay] = {
+    "DiscreteRNN": RunWay("discretize.DiscreteRNN(field)(x, h_0)", "one step a sample, called like `torch.nn.GRU`"),
+    "own ts": RunWay("discretize.DiscreteRNN(field)(x, h_0, ts=ts)", "the same, each sequence at times of its own"),
+    "unroll": RunWay("discretize.unroll(cell, xs, h0)", "the same as a function, all states kept"),
+    "parallel": RunWay(
+        "discretize.sequences.unroll_parallel(cell, xs, h0)", "the same states for all times at once", ("parallel",)
+    ),
+    "ContinuousRNN": RunWay("discretize.ContinuousRNN(field)(x, h_0)", "solved between samples, to a tolerance"),
+    "Adjoint": RunWay("discretize.integrate(..., gradient=Adjoint())", "gradients by the adjoint equation", ("adjoint",)),
+    "Checkpointed": RunWay(
         "discretize.integrate(..., gradient=Checkpointed(bytes))", "gradients in bounded memory", ("checkpointed",)
     ),
-    "events": Run("discretize.integrate(..., events=event)", "stops where a function of the state crosses zero", ("events",)),
-    "warp": Run("discretize.integrate(..., speed=warp.speed)", "the input played faster and slower"),
-    "backwards": Run("discretize.integrate(..., ts.flip(0))", "from the end to the start", ("backwards",)),
-    "rk4": Run("discretize.integrate(..., method='rk4')", "steps of one length", ("smooth method", "fixed steps")),
-    "torchdiffeq:": Run("discretize.integrate(..., method='torchdiffeq:dopri5')", "torchdiffeq's solver", ("torchdiffeq",)),
-    "rodas5p": Run("discretize.integrate(..., method='rodas5p')", "a solver for stiff equations", ("smooth method", "implicit")),
-    "Layers": Run("discretize.Layers([lower, upper])", "sequence modules on top of one another"),
-    "ensemble": Run("discretize.ensemble(modules)", "many networks in one call"),
-    "refine": Run("discretize.refine(rnn, x)", "the same weights at shorter steps, and solved"),
-    "fixed_points": Run("discretize.analysis.fixed_points(Flow(field), starts)", "states that do not move"),
-    "export": Run("torch.export.export(rnn, (x,))", "a graph without Python", ("export",)),
-    "save": Run("ctrnn.save(path, rnn)", "a file that holds the model"),
-    "vmap": Run("torch.func.vmap(rnn)(x)", "mapped over sequences by torch"),
+    "events": RunWay("discretize.integrate(..., events=event)", "stops where a function of the state crosses zero", ("events",)),
+    "warp": RunWay("discretize.integrate(..., speed=warp.speed)", "the input played faster and slower"),
+    "backwards": RunWay("discretize.integrate(..., ts.flip(0))", "from the end to the start", ("backwards",)),
+    "rk4": RunWay("discretize.integrate(..., method='rk4')", "steps of one length", ("smooth method", "fixed steps")),
+    "torchdiffeq:": RunWay("discretize.integrate(..., method='torchdiffeq:dopri5')", "torchdiffeq's solver", ("torchdiffeq",)),
+    "rodas5p": RunWay(
+        "discretize.integrate(..., method='rodas5p')", "a solver for stiff equations", ("smooth method", "implicit")
+    ),
+    "Layers": RunWay("discretize.Layers([lower, upper])", "sequence modules on top of one another"),
+    "ensemble": RunWay("discretize.ensemble(modules)", "many networks in one call"),
+    "refine": RunWay("discretize.refine(rnn, x)", "the same weights at shorter steps, and solved"),
+    "fixed_points": RunWay("discretize.analysis.fixed_points(Flow(field), starts)", "states that do not move"),
+    "export": RunWay("torch.export.export(rnn, (x,))", "a graph without Python", ("export",)),
+    "save": RunWay("ctrnn.save(path, rnn)", "a file that holds the model"),
+    "vmap": RunWay("torch.func.vmap(rnn)(x)", "mapped over sequences by torch"),
 }
 # What a reader calls the traits of the table.
 TRAITS: dict[Trait, str] = {
@@ -157,7 +161,7 @@ def _refused() -> str:
     return "\n".join(lines)
 
 
-def _listed(named: dict[str, Kind] | dict[str, Run]) -> str:
+def _listed(named: dict[str, Kind] | dict[str, RunWay]) -> str:
     lines = ["| name | in code | what it is |", "|---|---|---|"]
     return "\n".join([*lines, *(f"| {name} | `{one.code}` | {one.words} |" for name, one in named.items())])
 

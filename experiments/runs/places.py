@@ -10,11 +10,11 @@ from typing import Any
 
 from experiments.usage import UsageError
 
-__all__ = ["Place", "check_place", "place"]
+__all__ = ["WorkPlace", "check_place", "place"]
 
 
 @dataclass(frozen=True)
-class Place:
+class WorkPlace:
     """Holds what makes a pool, called with size, work, tick and every; how many runs it holds at a time, and threads of each."""
 
     pool: Callable[..., Any]
@@ -28,7 +28,7 @@ def check_place(on: str) -> None:
         raise UsageError(f"--on is here, ray, ray:ADDRESS or slurm; got {on!r}.")
 
 
-def place(on: str, workers: int | None, folder: Path) -> Place:
+def place(on: str, workers: int | None, folder: Path) -> WorkPlace:
     r"""Return the place of this name.
 
     Args:    on: "here", "ray", "ray:ADDRESS" or "slurm"; workers: runs at a time, None for as many as there is room for: one a
@@ -42,13 +42,13 @@ def place(on: str, workers: int | None, folder: Path) -> Place:
         from experiments.runs.pool import WorkerPool  # noqa: PLC0415
 
         size = workers or cores()
-        return Place(WorkerPool, size, max(1, cores() // size))
+        return WorkPlace(WorkerPool, size, max(1, cores() // size))
     if on == "slurm":
         from experiments.runs.on_slurm import SlurmPool, check_slurm  # noqa: PLC0415
 
         check_slurm()
-        return Place(partial(SlurmPool, folder=folder.resolve() / "slurm"), workers or 1000, 1)
+        return WorkPlace(partial(SlurmPool, folder=folder.resolve() / "slurm"), workers or 1000, 1)
     from experiments.runs.on_ray import RayPool, connected  # noqa: PLC0415
 
     room = connected(on.partition(":")[2] or None, 1)
-    return Place(RayPool, min(workers or room, room), 1)
+    return WorkPlace(RayPool, min(workers or room, room), 1)

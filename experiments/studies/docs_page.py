@@ -23,7 +23,7 @@ from experiments.reports.pages import write_pages
 from experiments.reports.spreads import markdown
 from experiments.studies.found import REPORT, WORDS, Found, read_words
 from experiments.studies.registry import OWN, study_named
-from experiments.studies.report import Report, report_of
+from experiments.studies.report import StudyReport, report_of
 from experiments.studies.study import Study
 from experiments.studies.verdicts import NoVerdict
 from experiments.usage import UsageError
@@ -34,7 +34,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 GONE = "gone, and with them the commit that trained them; what is here was kept of them"
 
 
-def record(report: Report, docs: Path = DOCS) -> None:
+def record(report: StudyReport, docs: Path = DOCS) -> None:
     """Keep what a report says, and its figures. Raises: UsageError where there is no verdict, before anything is written."""
     name = report.study.name
     if isinstance(report.verdict, NoVerdict) and not report.verdict.final:

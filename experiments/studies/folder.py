@@ -22,7 +22,7 @@ from ctrnn.storage.files import read_file, write_atomically
 from experiments.files import MOST_JSON, check_no_links, read_json, write_json
 from experiments.runs.code import check_same_code, digests_of
 from experiments.runs.configuration import Configuration
-from experiments.studies.study import KEY, Measured, Record, Run
+from experiments.studies.study import KEY, Record, Run, RunMeasures
 from experiments.usage import UsageError
 
 __all__ = [
@@ -123,7 +123,7 @@ def kept(folder: Path, key: str, configuration: Mapping[str, object]) -> Record 
     return found
 
 
-def keep(folder: Path, run: Run, measured: Measured, made: Mapping[str, str]) -> None:
+def keep(folder: Path, run: Run, measured: RunMeasures, made: Mapping[str, str]) -> None:
     """Write the record of a run that is done; `made` says by which machine and versions, and in how much time.
 
     Raises: TypeError for what was measured and is no cell of a table: it could not be read again.

@@ -15,7 +15,7 @@ from experiments.files import write_files
 from experiments.reports.report import Section, now, page
 from experiments.reports.spreads import cell_text
 from experiments.reports.svg import with_colours
-from experiments.studies.report import Report, report_of
+from experiments.studies.report import StudyReport, report_of
 from experiments.studies.study import Study
 
 __all__ = ["write"]
@@ -33,12 +33,12 @@ def write(folder: Path, study: Study | None = None) -> str:
     return f"{told}\n{folder / 'index.html'}"
 
 
-def _claim(found: Report) -> Section:
+def _claim(found: StudyReport) -> Section:
     listed = [(name, cell_text(value)) for name, value in found.verdict.numbers.items()]
     return Section.from_template(found.study.templates[1], "claim", found.figures, found=found, listed=listed)
 
 
-def _facts(found: Report) -> dict[str, str]:
+def _facts(found: StudyReport) -> dict[str, str]:
     return {
         "Command": found.commands,
         "Date": now(),

@@ -21,14 +21,14 @@ from experiments.studies.study import SMOKE, Study
 from experiments.studies.tables import ABOUT_TABLES, read_tables
 from experiments.studies.verdicts import NoVerdict, Verdict
 
-__all__ = ["Report", "report_of"]
+__all__ = ["StudyReport", "report_of"]
 
 MACHINE = ("processor", "vectors", "cores", "threads")
 VERSIONS = ("python", "ctrnn", "torch", "torchdiffeq", "compiler")
 
 
 @dataclass(frozen=True)
-class Report:
+class StudyReport:
     """Holds a study with its results, its verdict (or why there is none), its tables and its figures."""
 
     study: Study
@@ -134,7 +134,7 @@ class Report:
         return "; ".join(dict.fromkeys(each)) or "no run is done"
 
 
-def report_of(folder: Path, study: Study | None = None) -> Report:
+def report_of(folder: Path, study: Study | None = None) -> StudyReport:
     """Read a folder, or the tables of one, and the study that it is of. Raises: UsageError if it is of none that there is."""
     of_tables = (folder / ABOUT_TABLES).exists() and not (folder / "study.json").exists()
     asked, records = read_tables(folder, study) if of_tables else records_in(folder)
@@ -142,9 +142,9 @@ def report_of(folder: Path, study: Study | None = None) -> Report:
     results = Results(records)
     verdict = _verdict(study, asked["scale"], results)
     if not records:
-        return Report(study, asked, results, verdict, (), {})
+        return StudyReport(study, asked, results, verdict, (), {})
     filled = [table.filled(results) for table in study.tables]
-    return Report(study, asked, results, verdict, filled, _figures(study, results))
+    return StudyReport(study, asked, results, verdict, filled, _figures(study, results))
 
 
 def _verdict(study: Study, scale: str, results: Results) -> Verdict | NoVerdict:

@@ -18,7 +18,7 @@ from tqdm import tqdm
 from experiments.files import ready_folder
 from experiments.interruption import Interrupted, checkpoint
 from experiments.reports.machine import facts
-from experiments.runs.places import Place, place
+from experiments.runs.places import WorkPlace, place
 from experiments.runs.pool import End, Work
 from experiments.studies.cost import check_budget, cost_of
 from experiments.studies.folder import configuration_of, kept, opened
@@ -55,7 +55,7 @@ def run(
     """
     study = loaded(address)
     runs = _runs(study, scale)
-    where = Place(InThisProcess, 1, 1) if on == INSIDE else place(on, workers, folder)
+    where = WorkPlace(InThisProcess, 1, 1) if on == INSIDE else place(on, workers, folder)
     size, threads = where.size, where.threads
     ready_folder(folder)
     made, mine = _made(threads), runs[shard[0] - 1 :: shard[1]]

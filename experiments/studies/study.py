@@ -34,7 +34,7 @@ __all__ = [
     "SCALES",
     "SMOKE",
     "Described",
-    "Measured",
+    "RunMeasures",
     "Point",
     "Record",
     "Row",
@@ -136,7 +136,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Measured:
+class RunMeasures:
     """Holds what a run gave: the training's measures and seconds, the study's rows, and the step at which it diverged."""
 
     measures: Mapping[str, float]
@@ -231,7 +231,7 @@ class Study(ABC):
             raise ValueError(f"two runs have the key {next(key for key in keys if keys.count(key) > 1)!r}.")
         return runs
 
-    def carry_out(self, run: Run, folder: Path) -> Measured:
+    def carry_out(self, run: Run, folder: Path) -> RunMeasures:
         """Train (or go on training) in the run's folder, then measure, with the threads that the configuration says.
 
         A signal may interrupt it at any time.
@@ -245,11 +245,11 @@ class Study(ABC):
         torch.set_num_threads(run.configuration.training.threads or before)
         try:
             outcome = train(run.configuration, folder, resume=True)
-            return Measured(outcome.measures, self.measure(run, outcome.model, folder), outcome.seconds)
+            return RunMeasures(outcome.measures, self.measure(run, outcome.model, folder), outcome.seconds)
         except StoppedError as error:
             if not self.may_diverge or error.status != "diverged":
                 raise
-            return Measured({}, self.measure_diverged(run, folder), time.perf_counter() - begin, error.step)
+            return RunMeasures({}, self.measure_diverged(run, folder), time.perf_counter() - begin, error.step)
         finally:
             torch.set_num_threads(before)
 

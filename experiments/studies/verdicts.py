@@ -34,7 +34,7 @@ from experiments.reports.spreads import NotEnoughError, Spread, difference, numb
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Answer", "Compared", "Every", "NoVerdict", "Part", "Verdict", "compared", "need_intervals", "partial_words"]
+__all__ = ["Answer", "Compared", "EveryComparison", "NoVerdict", "Part", "Verdict", "compared", "need_intervals", "partial_words"]
 
 Answer = Literal["yes", "no", "undecided"]
 Word = Literal["reproduced", "partly", "not reproduced", "undecided"]
@@ -113,7 +113,7 @@ def _places(value: float, *beside: float) -> str:
 
 
 @dataclass(frozen=True)
-class Every:
+class EveryComparison:
     """Holds several comparisons by name, all of which have to hold: the best or the worst alone decides nothing."""
 
     of: Mapping[str, Compared]
@@ -143,16 +143,16 @@ class Part:
     """
 
     claim: str
-    holds: bool | Compared | Every | None
+    holds: bool | Compared | EveryComparison | None
     evidence: str = ""
 
     def __post_init__(self) -> None:
-        if not (self.holds is None or isinstance(self.holds, Compared | Every) or self.holds in (True, False)):
+        if not (self.holds is None or isinstance(self.holds, Compared | EveryComparison) or self.holds in (True, False)):
             raise TypeError(f"`holds` of a part is True, False, None or a Compared; got {self.holds!r} for {self.claim!r}.")
 
     @property
     def answer(self) -> Answer:
-        if isinstance(self.holds, Compared | Every):
+        if isinstance(self.holds, Compared | EveryComparison):
             return self.holds.answer
         return "undecided" if self.holds is None else "yes" if self.holds else "no"
 
@@ -160,7 +160,9 @@ class Part:
     def numbers(self) -> str:
         """Write the evidence, and the difference where one answers."""
         return "; ".join(
-            filter(None, (self.evidence, f"difference {self.holds}" if isinstance(self.holds, Compared | Every) else ""))
+            filter(
+                None, (self.evidence, f"difference {self.holds}" if isinstance(self.holds, Compared | EveryComparison) else "")
+            )
         )
 
     @property
@@ -185,8 +187,8 @@ def compared(
 
 def need_intervals(parts: Iterable[Part]) -> None:
     """Refuse differences that have no interval. Raises: NotEnoughError."""
-    compared = [part.holds for part in parts if isinstance(part.holds, Compared | Every)]
-    each = [one for holds in compared for one in (holds.of.values() if isinstance(holds, Every) else [holds])]
+    compared = [part.holds for part in parts if isinstance(part.holds, Compared | EveryComparison)]
+    each = [one for holds in compared for one in (holds.of.values() if isinstance(holds, EveryComparison) else [holds])]
     measured = [one.measured for one in each]
     if not all(math.isfinite(one.low) for one in measured):
         raise NotEnoughError("an interval needs two seeds of each")
@@ -237,10 +239,10 @@ class Verdict:
 
 def _together(parts: Sequence[Part]) -> list[Part]:
     """Give the comparisons of a study the levels at which they are judged beside one another."""
-    comparisons = [part.holds for part in parts if isinstance(part.holds, Compared | Every)]
+    comparisons = [part.holds for part in parts if isinstance(part.holds, Compared | EveryComparison)]
     found = levels([chance(lambda level, of=one: of.at(level) != "undecided") for one in comparisons])  # type: ignore[misc]
     left = iter([replace(one, level=level) for one, level in zip(comparisons, found, strict=True)])
-    return [replace(part, holds=next(left)) if isinstance(part.holds, Compared | Every) else part for part in parts]
+    return [replace(part, holds=next(left)) if isinstance(part.holds, Compared | EveryComparison) else part for part in parts]
 
 
 def levels(chances: Sequence[float]) -> list[float]:

@@ -25,7 +25,7 @@ from experiments.settings import Checked
 from experiments.symbols.scores import bits, check_symbols
 from experiments.tasks.task import check_split
 
-__all__ = ["Source", "SymbolSequence", "UnifilarSource"]
+__all__ = ["SymbolSource", "SymbolSequence", "UnifilarSource"]
 
 BLOCK = 4096  # random numbers drawn at once
 
@@ -40,7 +40,7 @@ class SymbolSequence(NamedTuple):
     counts: Tensor
 
 
-class Source(Checked, ABC):
+class SymbolSource(Checked, ABC):
     """Gives a law of sequences, all of whose lines end with a newline; its subclasses are frozen dataclasses of settings."""
 
     @property
@@ -93,7 +93,7 @@ class Source(Checked, ABC):
         return check_symbols(symbols, len(self.alphabet))
 
 
-class UnifilarSource(Source):
+class UnifilarSource(SymbolSource):
     """A source whose state is known from the symbols seen so far."""
 
     start: ClassVar[Hashable]

@@ -14,12 +14,12 @@ from experiments.symbols.laws.distant_xor import DistantXOR
 from experiments.symbols.laws.equal_blocks import EqualBlocks
 from experiments.symbols.laws.insertions import Insertions
 from experiments.symbols.laws.music import Music
-from experiments.symbols.source import Source
+from experiments.symbols.source import SymbolSource
 from experiments.usage import check_word
 
 __all__ = ["SCALES", "source_named"]
 
-SCALES: dict[str, dict[str, Source]] = {
+SCALES: dict[str, dict[str, SymbolSource]] = {
     "paper": {"insertions": Insertions(), "music": Music(), "xor": DistantXOR(), "blocks": EqualBlocks(), "copies": Copies()},
     "small": {
         "insertions": Insertions(lines=60, letters=8, digits=4, capitals=6, run=3),
@@ -31,7 +31,7 @@ SCALES: dict[str, dict[str, Source]] = {
 }
 
 
-def source_named(name: str, scale: str = "paper") -> Source:
+def source_named(name: str, scale: str = "paper") -> SymbolSource:
     """Return one of the sources at one of the scales. Raises: UsageError for another name or scale, with the nearest."""
     check_word("scale", scale, SCALES)
     check_word("source", name, SCALES[scale])

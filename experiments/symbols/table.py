@@ -28,10 +28,10 @@ from experiments.settings import check_whole
 from experiments.symbols.context_tree import ContextTree
 from experiments.symbols.hidden_markov import baum_welch, random_hidden_markov
 from experiments.symbols.scores import bits, check_symbols
-from experiments.symbols.source import Source
+from experiments.symbols.source import SymbolSource
 from experiments.symbols.sources import SCALES, source_named
 
-__all__ = ["Row", "baseline_rows", "chain_log_probs", "compressed_bits", "main", "table"]
+__all__ = ["PredictorRow", "baseline_rows", "chain_log_probs", "compressed_bits", "main", "table"]
 
 ORDERS, DEPTH, STATES = (0, 1, 2, 3), 12, (4, 8, 16, 32)
 
@@ -42,7 +42,7 @@ COMPRESSORS: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
-class Row(NamedTuple):
+class PredictorRow(NamedTuple):
     """A predictor, the bits that it needs for the validation sequence, and how many more these are than the true law's."""
 
     name: str
@@ -51,8 +51,8 @@ class Row(NamedTuple):
 
 
 def baseline_rows(
-    source: Source, seed: int = 0, states: Sequence[int] = STATES, starts: int = 8, steps: int = 60
-) -> Iterator[Row]:
+    source: SymbolSource, seed: int = 0, states: Sequence[int] = STATES, starts: int = 8, steps: int = 60
+) -> Iterator[PredictorRow]:
     r"""Score the predictors one after the other, the true law first.
 
     Args:    states: sizes of hidden Markov models, whose states have as many edges as there are symbols; starts: of each size;
@@ -61,11 +61,11 @@ def baseline_rows(
     train, (symbols, counts) = source.draw(seed).symbols, source.draw(seed, "validation")
     size, true = len(source.alphabet), float(source.bits(symbols).sum())
 
-    def row(name: str, log_probs: Tensor, mixed: bool = False) -> Row:
+    def row(name: str, log_probs: Tensor, mixed: bool = False) -> PredictorRow:
         needed = float(bits(log_probs, symbols, counts, mixed=mixed).sum())
-        return Row(name, needed, needed - true)
+        return PredictorRow(name, needed, needed - true)
 
-    yield Row("true law", true, 0.0)
+    yield PredictorRow("true law", true, 0.0)
     yield row("uniform", torch.full((len(symbols), size), -math.log(size), dtype=torch.float64))
     for order in ORDERS:
         yield row(f"chain of order {order}", chain_log_probs(train, symbols, size, order))
@@ -80,7 +80,7 @@ def baseline_rows(
     if bool(counts.all()):
         for name in COMPRESSORS:
             needed = compressed_bits(name, source.text(train), source.text(symbols))
-            yield Row(name, needed, needed - true)
+            yield PredictorRow(name, needed, needed - true)
 
 
 def chain_log_probs(train: Tensor, symbols: Tensor, size: int, order: int, alpha: float = 0.5) -> Tensor:
@@ -113,7 +113,7 @@ def compressed_bits(name: str, train: str, validation: str) -> float:
     return 8.0 * (len(compress((train + validation).encode("ascii"))) - len(compress(train.encode("ascii"))))
 
 
-def table(rows: Sequence[Row]) -> str:
+def table(rows: Sequence[PredictorRow]) -> str:
     """Write the rows as a table of Markdown, in whole bits."""
     return markdown(["predictor", "bits", "regret"], [[row.name, round(row.bits), round(row.regret)] for row in rows])
 

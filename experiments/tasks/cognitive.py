@@ -273,7 +273,7 @@ class WorkingMemory(_Choice):
         return self.asked(*_two_shown([first[:, None], second[:, None]], self.shown, delay), larger)
 
 
-class _Curve(Trials):
+class _VarianceFollowed(Trials):
     """Scores how much of the variance of the targets is followed, R^2."""
 
     measured: ClassVar[Sequence[str]] = ("loss", "r2")
@@ -288,7 +288,7 @@ class _Curve(Trials):
 
 
 @dataclass(frozen=True)
-class ReadySetGo(_Curve):
+class ReadySetGo(_VarianceFollowed):
     r"""Ramp from 0 to 1 after the second of two pulses, in the time that lay between them; features: ready, set.
 
     Args:    least, most: slots between the pulses, drawn anew for each trial.
@@ -333,7 +333,7 @@ class ReadySetGo(_Curve):
 
 
 @dataclass(frozen=True)
-class Rhythm(_Curve):
+class Rhythm(_VarianceFollowed):
     r"""Follow a sine whose period is set by the input, which is held; one feature, from 0 for the shortest to 1.
 
     Args:    shortest, longest: periods, in time constants; length: slots.

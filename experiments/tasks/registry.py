@@ -41,7 +41,7 @@ OWN = {
     "rhythm": "experiments.tasks.cognitive:Rhythm",
     "neurogym": "experiments.tasks.neurogym:NeuroGym",
     "arrays": "experiments.tasks.recorded.arrays:Arrays",
-    "csv": "experiments.tasks.recorded.table:Table",
+    "csv": "experiments.tasks.recorded.table:TableTask",
     "physionet": "experiments.tasks.recorded.patients:Patients",
 }
 TASKS = Registry("task", "ctrnn.tasks", OWN)

@@ -56,7 +56,7 @@ class Latent(nn.Module):
         return slope
 
 
-class Counting(Latent):
+class CountedLatent(Latent):
     """As in latent_ode.py."""
 
     nfe = 0
@@ -142,7 +142,7 @@ def drop_in_rows(session: Session, sizes: DropInSizes) -> Iterator[Row]:
 def _programs(sizes: DropInSizes) -> dict[str, Callable[..., Tensor]]:
     """By what they are; each runs by a module and returns a tensor with a graph."""
     torch.manual_seed(0)
-    latent, counting, spiral, ball = Latent(), Counting(), Spiral(), Ball()
+    latent, counting, spiral, ball = Latent(), CountedLatent(), Spiral(), Ball()
     z0, t = torch.randn(sizes.batch, 4), torch.linspace(0, 5, sizes.times)
     y0, ten = torch.randn(20, 1, 2), torch.linspace(0, 0.25, 10)
     one, many = torch.tensor([[2.0, 0.0]]), torch.linspace(0, 25, sizes.long)

@@ -22,7 +22,7 @@ from discretize import Checkpointed
 from experiments.bench.children import call_in_process
 from experiments.bench.options import PEERS, absent
 from experiments.bench.parts.cells import CellSizes, cell_candidates, samples
-from experiments.bench.parts.problems import Problem, edges, gated
+from experiments.bench.parts.problems import BenchProblem, edges, gated
 from experiments.bench.parts.solves import SolveCandidate, ours, tuned_solvers
 from experiments.bench.peers.registry import of_peers
 from experiments.bench.rows import BACKWARD, Row
@@ -104,7 +104,7 @@ def _solve_call(name: str, time: int, device: str) -> Callable[[], object]:
     field = ctrnn.gated(INPUTS, HIDDEN["solve"], dtype=torch.float64, generator=generator).to(device)
     xs = torch.randn(time, BATCH, INPUTS, dtype=torch.float64, generator=generator).to(device)
     h0, candidate = field.initial_state(BATCH), _solve_candidate(name)
-    solver = candidate.ready(Problem("memory", field, xs, h0, edges(xs), h0[None], [*field.parameters()]))
+    solver = candidate.ready(BenchProblem("memory", field, xs, h0, edges(xs), h0[None], [*field.parameters()]))
     if time == FEW and (wrong := solver.states(candidate.expected).wrong):
         raise RuntimeError(wrong)
     solver.prepare()

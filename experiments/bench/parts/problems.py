@@ -26,7 +26,7 @@ from experiments.bench.parts.cells import FIELDS, CellSizes, samples
 __all__ = [
     "VARIANTS",
     "Lorenz",
-    "Problem",
+    "BenchProblem",
     "StiffSizes",
     "delayed",
     "edges",
@@ -42,7 +42,7 @@ EXACT: dict[str, Any] = {"method": "dopri8", "rtol": 1e-11, "atol": 1e-12, "fuse
 
 
 @dataclass(frozen=True)
-class Problem:
+class BenchProblem:
     """A field, its held input (None without one), an initial state and times; the states then, solved far more tightly; the
     tensors gradients are taken to; and the largest error of a candidate that is compared."""
 
@@ -68,23 +68,23 @@ def edges(xs: Tensor) -> Tensor:
     return torch.arange(len(xs) + 1, dtype=torch.float64, device=xs.device)
 
 
-def _on(name: str, field: ctrnn.VectorField, xs: Tensor, device: str) -> Problem:
+def _on(name: str, field: ctrnn.VectorField, xs: Tensor, device: str) -> BenchProblem:
     """Pose a field on a held input."""
     field, xs = field.to(device), xs.to(device)
     h0 = field.initial_state(xs.shape[1])
     with torch.no_grad():
         solved = discretize.integrate(field, ctrnn.HeldPath(xs), h0, edges(xs), **EXACT)
-    return Problem(name, field, xs, h0, edges(xs), solved.hs, list(field.parameters()))
+    return BenchProblem(name, field, xs, h0, edges(xs), solved.hs, list(field.parameters()))
 
 
-def gated(time: int, batch: int, hidden: int, inputs: int = 10, device: str = "cpu") -> Problem:
+def gated(time: int, batch: int, hidden: int, inputs: int = 10, device: str = "cpu") -> BenchProblem:
     generator = torch.Generator().manual_seed(0)
     field = ctrnn.gated(inputs, hidden, dtype=torch.float64, generator=generator)
     xs = torch.randn(time, batch, inputs, dtype=torch.float64, generator=generator)
     return _on(f"T {time}, B {batch}, I {inputs}, H {hidden}", field, xs, device)
 
 
-def own(name: str, time: int, batch: int, hidden: int, inputs: int = 10, device: str = "cpu") -> Problem:
+def own(name: str, time: int, batch: int, hidden: int, inputs: int = 10, device: str = "cpu") -> BenchProblem:
     """Pose a field of the cells' comparison that kernels know by its code alone."""
     torch.manual_seed(0)
     sizes = CellSizes(time, batch, inputs, hidden)
@@ -102,7 +102,7 @@ class Lorenz(ctrnn.VectorField):
         return torch.stack([10 * (y - x), x * (28 - z) - y, x * y - 8 / 3 * z], -1)
 
 
-def lorenz(batch: int, device: str = "cpu") -> Problem:
+def lorenz(batch: int, device: str = "cpu") -> BenchProblem:
     """Pose Lorenz's equation from starts around the middle of the attractor, with a standard deviation of 5 in each direction."""
     dice = torch.Generator().manual_seed(0)
     h0 = 5 * torch.randn(batch, 3, dtype=torch.float64, generator=dice) + torch.tensor([0, 0, 25], dtype=torch.float64)
@@ -110,7 +110,7 @@ def lorenz(batch: int, device: str = "cpu") -> Problem:
     with torch.no_grad():
         exact = discretize.integrate(Lorenz(), None, h0, times, **EXACT | {"atol": 1e-11}).hs
     # The largest error of all starts and coordinates, which are up to 40; some neighbours part by e^4 until the end.
-    return Problem(f"Lorenz, {batch:,} starts", Lorenz(), None, h0, times, exact, [h0], target=5e-3)
+    return BenchProblem(f"Lorenz, {batch:,} starts", Lorenz(), None, h0, times, exact, [h0], target=5e-3)
 
 
 class Late(ctrnn.DelayedField):
@@ -125,17 +125,17 @@ class Late(ctrnn.DelayedField):
         return torch.tanh(past[0] @ self.weight.T) - h
 
 
-def delayed(time: int, batch: int, hidden: int, device: str = "cpu") -> Problem:
+def delayed(time: int, batch: int, hidden: int, device: str = "cpu") -> BenchProblem:
     draw = torch.Generator().manual_seed(1)
     h0, field = torch.randn(batch, hidden, generator=draw, dtype=torch.float32).to(device), Late(hidden).to(device)
     times = torch.tensor([0.0, time], dtype=torch.float64, device=device)
     with torch.no_grad():
         exact = discretize.integrate(deepcopy(field).double(), None, h0.double(), times, rtol=1e-9, atol=1e-10).hs
     name = f"a delay of 1, T {time}, B {batch}, H {hidden}"
-    return Problem(name, field, None, h0, times, exact, list(field.parameters()), target=1e-4)
+    return BenchProblem(name, field, None, h0, times, exact, list(field.parameters()), target=1e-4)
 
 
-def stiff_problem(ratio: float, time: int, batch: int, hidden: int, device: str = "cpu") -> Problem:
+def stiff_problem(ratio: float, time: int, batch: int, hidden: int, device: str = "cpu") -> BenchProblem:
     """Pose a leaky field whose rates go from 1 to `ratio`, evenly in their logarithm."""
     generator = torch.Generator().manual_seed(0)
     field: Any = ctrnn.leaky(4, hidden, alpha=1.0, per_unit=True, dtype=torch.float64, generator=generator)
@@ -158,7 +158,7 @@ class StiffSizes:
         return f"one sample of rate {self.rate:g} among {self.batch}, T {self.time}, H {self.hidden}"
 
 
-def with_a_stiff_sample(sizes: StiffSizes, device: str = "cpu") -> dict[str, Problem]:
+def with_a_stiff_sample(sizes: StiffSizes, device: str = "cpu") -> dict[str, BenchProblem]:
     """Pose the same field on the batch without its stiff sample, with it, and on that one alone."""
     generator = torch.Generator().manual_seed(0)
     field: Any = ctrnn.gated(4, sizes.hidden, rate="exponential", dtype=torch.float64, generator=generator)

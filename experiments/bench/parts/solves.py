@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 import discretize
-from experiments.bench.parts.problems import Problem, StiffSizes, with_a_stiff_sample
+from experiments.bench.parts.problems import BenchProblem, StiffSizes, with_a_stiff_sample
 from experiments.bench.peers.registry import named, of_peers
 from experiments.bench.rows import FORWARD, WORKS, Row
 from experiments.bench.session import COMPILED, STEPS, Job, Session, wrong_engine
@@ -27,7 +27,7 @@ __all__ = [
     "FEWER",
     "Solution",
     "SolveCandidate",
-    "Solver",
+    "BenchSolver",
     "Tuned",
     "in_torch",
     "ours",
@@ -55,11 +55,11 @@ class Solution:
 
 
 @dataclass
-class Solver:
+class BenchSolver:
     """Solves one problem in torch, (problem, tolerance) -> states, differentiated by autograd; `prepare` compiles ahead."""
 
-    problem: Problem
-    solve: Callable[[Problem, float], Solution]
+    problem: BenchProblem
+    solve: Callable[[BenchProblem, float], Solution]
     compile_seconds: float = 0.0
 
     def prepare(self) -> None:
@@ -79,22 +79,22 @@ class SolveCandidate:
     no looser tolerance is tried than the expected one."""
 
     name: str
-    ready: Callable[[Problem], Solver]
+    ready: Callable[[BenchProblem], BenchSolver]
     own: bool = False
     expected: float = 1e-5
     slow: bool = False
 
 
-def in_torch(name: str, solve: Callable[[Problem, float], Solution], **more: Any) -> SolveCandidate:
+def in_torch(name: str, solve: Callable[[BenchProblem, float], Solution], **more: Any) -> SolveCandidate:
     """A candidate whose solves are differentiated by autograd."""
-    return SolveCandidate(name, lambda problem: Solver(problem, solve), **more)
+    return SolveCandidate(name, lambda problem: BenchSolver(problem, solve), **more)
 
 
 def ours(method: str, engine: str, **settings: Any) -> SolveCandidate:
     """`discretize.integrate`, by kernels or step by step."""
     settings |= {"method": method, "fused": "always" if engine == COMPILED else False}
 
-    def solve(problem: Problem, tolerance: float) -> Solution:
+    def solve(problem: BenchProblem, tolerance: float) -> Solution:
         how = {"rtol": tolerance, "atol": tolerance, **settings}
         solved = discretize.integrate(problem.field, problem.path, problem.h0, problem.times, **how)
         return Solution(solved.hs, solved.stats["nfe"], wrong_engine(solved.stats, engine))
@@ -113,19 +113,19 @@ class Tuned:
     """A solver, and the tolerance found for it."""
 
     candidate: SolveCandidate
-    solver: Solver
+    solver: BenchSolver
     tolerance: float
     error: float
     solution: Solution
 
-    def job(self, work: str, solver: Solver | None = None, **facts: Any) -> Job:
+    def job(self, work: str, solver: BenchSolver | None = None, **facts: Any) -> Job:
         """Solve at the tuned tolerance, perhaps another problem."""
         call = (solver or self.solver).states if work == FORWARD else (solver or self.solver).gradients
         facts = {"tolerance": self.tolerance, "error": self.error, **facts}
         return Job(self.candidate.name, work, lambda: call(self.tolerance), facts, warm=self.candidate.slow)
 
 
-def tune(candidate: SolveCandidate, problem: Problem, target: float) -> Tuned:
+def tune(candidate: SolveCandidate, problem: BenchProblem, target: float) -> Tuned:
     """Find the loosest tolerance of the list that meets the target, as far as errors fall with it; the tightest where none does.
 
     The search begins at the expected tolerance, and for a slow candidate does not go beyond it.
@@ -149,7 +149,7 @@ def tune(candidate: SolveCandidate, problem: Problem, target: float) -> Tuned:
 
 
 def tuned_solvers(
-    session: Session, part: str, problem: Problem, candidates: Sequence[SolveCandidate], target: float
+    session: Session, part: str, problem: BenchProblem, candidates: Sequence[SolveCandidate], target: float
 ) -> Iterator[Tuned]:
     """Yield the candidates that meet the target; skip the others, with the reason."""
     for candidate in candidates:
@@ -171,7 +171,7 @@ def tuned_solvers(
 
 def solve_rows(
     session: Session,
-    problem: Problem,
+    problem: BenchProblem,
     candidates: Sequence[SolveCandidate],
     part: str = "solves",
     works: Sequence[str] = WORKS,
@@ -189,7 +189,7 @@ def problem_rows(
     session: Session,
     part: str,
     kind: str,
-    pose: Callable[..., Problem],
+    pose: Callable[..., BenchProblem],
     methods: Sequence[str] = ("tsit5",),
     names: Sequence[str] = ("",),
 ) -> Iterator[Row]:

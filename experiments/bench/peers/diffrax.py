@@ -28,9 +28,9 @@ from ctrnn.fields.candidates import TanhCandidate
 from ctrnn.fields.decays import LinearDecay
 from ctrnn.fields.parts import Part
 from ctrnn.fields.rates import ConstantRate, ExponentialRate, GateRate
-from experiments.bench.parts.problems import Lorenz, Problem
+from experiments.bench.parts.problems import BenchProblem, Lorenz
 from experiments.bench.parts.sequences import Weights
-from experiments.bench.parts.solves import Solution, SolveCandidate, Solver
+from experiments.bench.parts.solves import BenchSolver, Solution, SolveCandidate
 
 __all__ = ["CANDIDATES"]
 
@@ -81,7 +81,7 @@ class _Carried(diffrax.AbstractAdaptiveStepSizeController):
         return keep, begin, end, jump, (state, jnp.where(keep, jnp.maximum(longest, steps), longest)), result
 
 
-class _Jitted(Solver):
+class _Jitted(BenchSolver):
     """(variables..., tolerance) -> states and steps, and its gradients, compiled at the first call."""
 
     compiled: ClassVar[dict[tuple[Any, ...], Callable[..., Any]]] = {}  # one compilation for problems of equal shapes
@@ -122,13 +122,13 @@ def _array(tensor: Tensor) -> Array:
     return jnp.asarray(tensor.detach().cpu().numpy())
 
 
-def _on_held_input(problem: Problem, name: str, max_steps: int) -> _Jitted:
+def _on_held_input(problem: BenchProblem, name: str, max_steps: int) -> _Jitted:
     make, _, evaluations = SOLVERS[name]
     key = (name, max_steps, _rate(problem.field), problem.xs.shape, problem.h0.shape)
     return _Jitted(_functions(problem.field, make(), max_steps), (problem.variables, problem.xs, problem.h0), evaluations, *key)
 
 
-def _from_starts(problem: Problem) -> _Jitted:
+def _from_starts(problem: BenchProblem) -> _Jitted:
     if not isinstance(problem.field, Lorenz):
         raise TypeError(f"{problem.name} is not Lorenz's equation, which is written for JAX here.")
     begin, end = problem.times.tolist()

@@ -9,7 +9,7 @@ import torch
 import torchdde
 from torch import Tensor, nn
 
-from experiments.bench.parts.problems import Problem
+from experiments.bench.parts.problems import BenchProblem
 from experiments.bench.parts.solves import Solution, in_torch
 
 __all__ = ["CANDIDATES"]
@@ -20,7 +20,7 @@ FIRST, MOST_STEPS = 0.1, 100_000
 class _Called(nn.Module):
     """The field as it is called there, and how often."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: BenchProblem) -> None:
         super().__init__()
         self.field, self.delays, self.calls = problem.field, problem.field.delays.float(), 0
 
@@ -30,7 +30,7 @@ class _Called(nn.Module):
         return flow
 
 
-def _solve(problem: Problem, tolerance: float) -> Solution:
+def _solve(problem: BenchProblem, tolerance: float) -> Solution:
     called, times, h0 = _Called(problem), problem.times.float(), problem.h0
     hs = torchdde.integrate(
         called,

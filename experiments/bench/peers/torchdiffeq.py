@@ -16,7 +16,7 @@ import torchdiffeq
 from torch import Tensor
 
 from ctrnn import VectorField
-from experiments.bench.parts.problems import Problem
+from experiments.bench.parts.problems import BenchProblem
 from experiments.bench.parts.solves import Solution, in_torch
 
 __all__ = ["CANDIDATES"]
@@ -38,14 +38,14 @@ def _largest(errors: Tensor) -> Tensor:
     return errors.abs().max()
 
 
-def _as_users_write_it(method: str, problem: Problem, tolerance: float) -> Solution:
+def _as_users_write_it(method: str, problem: BenchProblem, tolerance: float) -> Solution:
     field, xs = problem.field, problem.xs
     slope = _Counted(lambda t, h: field(xs[min(int(t), len(xs) - 1)], h))
     hs = torchdiffeq.odeint(slope, problem.h0, problem.times, rtol=tolerance, atol=tolerance, method=method)
     return Solution(hs, slope.calls)
 
 
-def _with_jumps(method: str, problem: Problem, tolerance: float) -> Solution:
+def _with_jumps(method: str, problem: BenchProblem, tolerance: float) -> Solution:
     field, ts = problem.field, problem.times
     projected = field.project(problem.xs).unbind(0)
     slope = _Counted(lambda t, h: field.flow(projected[min(int(t), len(projected) - 1)], h))
@@ -58,7 +58,7 @@ def _held(field: VectorField, projected: Tensor, t: Tensor, h: Tensor) -> Tensor
     return field.flow(projected, h)
 
 
-def _sample_by_sample(method: str, problem: Problem, tolerance: float) -> Solution:
+def _sample_by_sample(method: str, problem: BenchProblem, tolerance: float) -> Solution:
     h, hs, calls, first, steps = problem.h0, [problem.h0], 0, 0.01, [0.0]
     ts = torch.tensor([0.0, 1.0], dtype=torch.float64, device=h.device)
     for projected in problem.field.project(problem.xs).unbind(0):
@@ -72,7 +72,7 @@ def _sample_by_sample(method: str, problem: Problem, tolerance: float) -> Soluti
     return Solution(torch.stack(hs), calls)
 
 
-def _from_starts(problem: Problem, tolerance: float) -> Solution:
+def _from_starts(problem: BenchProblem, tolerance: float) -> Solution:
     slope = _Counted(lambda t, h: problem.field.flow(h, h))
     settings: dict[str, Any] = {"rtol": tolerance, "atol": tolerance, "method": "dopri5", "options": {"norm": _largest}}
     return Solution(torchdiffeq.odeint(slope, problem.h0, problem.times, **settings), slope.calls)

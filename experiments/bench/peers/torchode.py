@@ -13,7 +13,7 @@ import torchode
 from torch import Tensor
 from torchode.step_size_controllers import max_norm
 
-from experiments.bench.parts.problems import Problem
+from experiments.bench.parts.problems import BenchProblem
 from experiments.bench.parts.solves import Solution, SolveCandidate, in_torch
 
 __all__ = ["CANDIDATES"]
@@ -32,7 +32,7 @@ class _RecordingController(torchode.IntegralController):
 
 
 def _piece_by_piece(name: str, method: Any, expected: float) -> SolveCandidate:
-    def solve(problem: Problem, tolerance: float) -> Solution:
+    def solve(problem: BenchProblem, tolerance: float) -> Solution:
         field, h, hs = problem.field, problem.h0, [problem.h0]
         term = torchode.ODETerm(lambda t, h, projected: field.flow(projected, h), with_stats=False, with_args=True)
         controller = _RecordingController(atol=tolerance, rtol=tolerance, term=term, norm=max_norm)
@@ -52,7 +52,7 @@ def _piece_by_piece(name: str, method: Any, expected: float) -> SolveCandidate:
     return in_torch(f"torchode {name}, a call for each sample", solve, expected=expected)
 
 
-def _from_starts(problem: Problem, tolerance: float) -> Solution:
+def _from_starts(problem: BenchProblem, tolerance: float) -> Solution:
     h0, ts = problem.h0, problem.times
     term = torchode.ODETerm(lambda t, h: problem.field.flow(h, h), with_stats=False)
     controller = torchode.IntegralController(atol=tolerance, rtol=tolerance, term=term, norm=max_norm).to(h0)

@@ -28,7 +28,7 @@ from experiments.reports.spreads import NotEnoughError, number, spread
 from experiments.seeds import generator
 from experiments.studies.results import Results, groups, once, where
 from experiments.studies.specs import Bands, Table
-from experiments.studies.study import Described, Measured, Point, Record, Row, Run, Sizes, Study, grid, scales, words_beside
+from experiments.studies.study import Described, Point, Record, Row, Run, RunMeasures, Sizes, Study, grid, scales, words_beside
 from experiments.studies.verdicts import Part, Verdict
 from experiments.symbols.laws.equal_blocks import EqualBlocks
 from experiments.symbols.scores import bits
@@ -287,7 +287,7 @@ class Counting(Study):
         steps = sizes.adam if "Adam" in point["method"] else sizes.steps
         return CountingRun(edges=sizes.edges, steps=steps, least=sizes.least, most=sizes.most, **point)
 
-    def carry_out(self, run: Run, folder: Path) -> Measured:
+    def carry_out(self, run: Run, folder: Path) -> RunMeasures:
         torch.set_num_threads(1)
         given: CountingRun = run.configuration
         begun, source = time.perf_counter(), EqualBlocks(least=given.least, most=given.most)
@@ -298,11 +298,11 @@ class Counting(Study):
             try:
                 learner.step()
             except ValueError:  # log Pr is no number
-                return Measured({}, [], time.perf_counter() - begun, step)
+                return RunMeasures({}, [], time.perf_counter() - begun, step)
         needed = bits(learner.logits(validation.symbols).log_softmax(-1), *validation).sum()
         regret = float(needed - source.bits(validation.symbols).sum())
         rows = measured(Reader(learner), Lengths(given.least, given.most))
-        return Measured({"regret": regret}, rows, time.perf_counter() - begun)
+        return RunMeasures({"regret": regret}, rows, time.perf_counter() - begun)
 
     def headline(self, record: Record) -> str:
         return f"regret {record['measures']['regret']:.1f} bits" if record["measures"] else "diverged"

@@ -26,7 +26,7 @@ from experiments.studies.clocks.oracle_clocks import SEQUENCES, SYMBOLS, accurac
 from experiments.studies.results import Results, groups, spreads, where
 from experiments.studies.specs import Bands, Table, at_end, in_order
 from experiments.studies.study import Point, Row, Run, Sizes, Study, grid, scales, words_beside
-from experiments.studies.verdicts import Compared, Every, Part, Verdict
+from experiments.studies.verdicts import Compared, EveryComparison, Part, Verdict
 
 __all__ = ["CELLS", "SOLVED", "LearnedClocks"]
 
@@ -255,7 +255,7 @@ class LearnedClocks(Study):
                 "a symbol lasts as long however often it is repeated",
                 Compared(paired(1 - powers(rows)[warp]), HALF, printed=False),
             ),
-            Part("the true clock answers in the gates' place, and constants do not", Every(in_its_place)),
+            Part("the true clock answers in the gates' place, and constants do not", EveryComparison(in_its_place)),
         ]
 
 

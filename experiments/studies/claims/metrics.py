@@ -30,7 +30,7 @@ from experiments.reports.spreads import NotEnoughError, Spread, number, paired
 from experiments.seeds import generator
 from experiments.studies.results import Results, groups, where
 from experiments.studies.specs import Bands, Table, across, first, in_order
-from experiments.studies.study import Described, Measured, Point, Record, Row, Run, Sizes, Study, grid, scales, words_beside
+from experiments.studies.study import Described, Point, Record, Row, Run, RunMeasures, Sizes, Study, grid, scales, words_beside
 from experiments.studies.verdicts import Part, Verdict
 from experiments.symbols.laws.equal_blocks import EqualBlocks
 from experiments.symbols.scores import bits
@@ -211,7 +211,7 @@ class Metrics(Study):
         settings = {name: vars(sizes)[name] for name in ("units", "edges", "steps", "least", "most")}
         return MetricRun(**settings, **point)
 
-    def carry_out(self, run: Run, folder: Path) -> Measured:
+    def carry_out(self, run: Run, folder: Path) -> RunMeasures:
         torch.set_num_threads(1)
         given: MetricRun = run.configuration
         begun, source = time.perf_counter(), EqualBlocks(least=given.least, most=given.most)
@@ -233,7 +233,7 @@ class Metrics(Study):
                     logits = model(validation.symbols[:, None])[:, 0].log_softmax(-1)
                 found = float(bits(logits, *validation, mixed=True).sum())
                 rows.append({"step": step, "training": needed - law[0], "validation": found - law[1]})
-        return Measured({"training": needed - law[0]}, rows, time.perf_counter() - begun)
+        return RunMeasures({"training": needed - law[0]}, rows, time.perf_counter() - begun)
 
     def headline(self, record: Record) -> str:
         return f"regret {record['measures']['training']:.1f} bits"

@@ -18,13 +18,13 @@ import pandas as pd
 from experiments.reports.spreads import NotEnoughError, difference, spread
 from experiments.studies.results import Results, groups
 from experiments.studies.specs import Dots, Table
-from experiments.studies.study import Described, Measured, Point, Record, Row, Run, Sizes, Study, grid, scales, words_beside
-from experiments.studies.verdicts import Compared, Every, Part, Verdict
+from experiments.studies.study import Described, Point, Record, Row, Run, RunMeasures, Sizes, Study, grid, scales, words_beside
+from experiments.studies.verdicts import Compared, EveryComparison, Part, Verdict
 from experiments.symbols.laws.distant_xor import DistantXOR
 from experiments.symbols.laws.equal_blocks import EqualBlocks
 from experiments.symbols.laws.insertions import Insertions
 from experiments.symbols.laws.music import Music
-from experiments.symbols.source import Source
+from experiments.symbols.source import SymbolSource
 from experiments.symbols.sources import SCALES
 
 __all__ = ["OllivierTable1", "SymbolRun"]
@@ -50,7 +50,7 @@ TITLES = {"insertions": "alphabet with insertions", "music": "music", "blocks": 
 FULLY = ((10,), (10,))  # units and edges of the network for the distant XOR, of which there is one
 SOLVED = 0.01  # of results wrong
 COUNTS = 0.1  # of a regret
-SOURCES: dict[str, dict[str, Source]] = {
+SOURCES: dict[str, dict[str, SymbolSource]] = {
     "smoke": {"blocks": EqualBlocks(pairs=3, least=4, most=7), "xor": DistantXOR(lines=4, T=10)},
     "small": {
         "insertions": Insertions(lines=200, letters=8, digits=4, capitals=6, run=3),
@@ -161,7 +161,7 @@ class OllivierTable1(Study):
     def seconds(self, run: Run) -> float:
         return float(run.configuration.seconds)
 
-    def carry_out(self, run: Run, folder: Path) -> Measured:
+    def carry_out(self, run: Run, folder: Path) -> RunMeasures:
         import torch  # noqa: PLC0415
 
         torch.set_num_threads(1)
@@ -169,7 +169,7 @@ class OllivierTable1(Study):
         source = SOURCES[given.scale][given.source]
         if given.method == BASELINES:
             begun = time.process_time()
-            return Measured({}, list(_baselines(source, given.seed)), time.process_time() - begun)
+            return RunMeasures({}, list(_baselines(source, given.seed)), time.process_time() - begun)
         from experiments.symbols.scores import missed  # noqa: PLC0415
         from experiments.symbols.trained.runs import trained  # noqa: PLC0415
 
@@ -179,7 +179,7 @@ class OllivierTable1(Study):
             validation = source.draw(given.seed, "validation")
             wrong = missed(learner.logits(validation.symbols).log_softmax(-1), *validation)
             measures["wrong"] = float(wrong.sum() / validation.counts.sum())
-        return Measured(measures, [], given.seconds)
+        return RunMeasures(measures, [], given.seconds)
 
     def headline(self, record: Record) -> str:
         return f"regret {record['measures']['best']:.1f} bits" if record["measures"] else ""
@@ -216,7 +216,7 @@ def _judged(title: str, found: Mapping[str, Iterable[float]]) -> list[Part]:
         glnns = _by_metrics(found, "GLNN")
         regrets = [regret for method in glnns for regret in found[method]]
         others = {method: _less(regrets, found[method]) for method in METHODS if method not in glnns}
-        parts.append(Part(f"{title}: GLNNs by the recurrent metrics have the fewest bits", Every(others)))
+        parts.append(Part(f"{title}: GLNNs by the recurrent metrics have the fewest bits", EveryComparison(others)))
     return parts
 
 
@@ -233,7 +233,7 @@ def _listed(units: pd.Series) -> str:
     return ", ".join(map(str, sorted(set(units))))
 
 
-def _baselines(source: Source, seed: int) -> Iterator[Row]:
+def _baselines(source: SymbolSource, seed: int) -> Iterator[Row]:
     """Yield the best of each kind."""
     from experiments.symbols.table import baseline_rows  # noqa: PLC0415
 

@@ -92,7 +92,7 @@ Read = tuple[str, str, str]  # model, stamps, how the weights are run
 LABELS, NUMBER = ("gru-mixed-labels", "all", TRAINED), ("gru", "all", COUNT)
 
 
-class Comparison(NamedTuple):
+class ModelComparison(NamedTuple):
     """Claims that one model is better than another, by an AUROC in print or by the least that counts."""
 
     about: str
@@ -125,14 +125,14 @@ PAIRS = (
 )
 BY_STEPS = [(f"{field}-{ours}", f"{field}-{theirs}") for field in FIELDS for ours, theirs in PAIRS]
 COMPARISONS = (
-    *(Comparison("times", *pair) for pair in (*AGAINST_NONE, *MIXED_UP)),
-    *(Comparison("times, fewer stamps", *pair, stamps="a third") for pair in AGAINST_NONE),
-    *(Comparison("steps", *pair) for pair in BY_STEPS),
-    *(Comparison("steps, one training", model, model, read=EXACT) for model in STEPPED),
-    Comparison("jumps", "ode-rnn", "gru-gap", 0.833 - 0.787),
-    Comparison("jumps", "gru-d", "gru-gap", 0.818 - 0.787),
-    *(Comparison("jumps", model, "gru") for model in (*JUMPING, *SLOWEST)),
-    Comparison("jumps", LIKELY, "gru-ode-bayes"),
+    *(ModelComparison("times", *pair) for pair in (*AGAINST_NONE, *MIXED_UP)),
+    *(ModelComparison("times, fewer stamps", *pair, stamps="a third") for pair in AGAINST_NONE),
+    *(ModelComparison("steps", *pair) for pair in BY_STEPS),
+    *(ModelComparison("steps, one training", model, model, read=EXACT) for model in STEPPED),
+    ModelComparison("jumps", "ode-rnn", "gru-gap", 0.833 - 0.787),
+    ModelComparison("jumps", "gru-d", "gru-gap", 0.818 - 0.787),
+    *(ModelComparison("jumps", model, "gru") for model in (*JUMPING, *SLOWEST)),
+    ModelComparison("jumps", LIKELY, "gru-ode-bayes"),
 )
 
 
@@ -154,7 +154,7 @@ def over_seeds(results: Results) -> float:
     return seed_deviation(folds for (model, _, read), folds in drawn(results).items() if read == TRAINED and "mixed" not in model)
 
 
-def parts_found(results: Results) -> list[tuple[Comparison, Part, Spread]]:
+def parts_found(results: Results) -> list[tuple[ModelComparison, Part, Spread]]:
     """Answer the comparisons beside one another; undecided is what was run in too few folds, left out what was in none."""
     found, answers = drawn(results), []
     for one in COMPARISONS:
@@ -169,7 +169,7 @@ def parts_found(results: Results) -> list[tuple[Comparison, Part, Spread]]:
     return [(one, part, measured) for (one, _, measured), part in zip(answers, judged, strict=True)]
 
 
-def in_words(about: str, parts: Sequence[tuple[Comparison, Part, Spread]]) -> str:
+def in_words(about: str, parts: Sequence[tuple[ModelComparison, Part, Spread]]) -> str:
     """Say of one question which differences are there, and how many of the others are not or are not told apart."""
     yes = [f"{one.words} {measured.mean:.4f}" for one, part, measured in parts if part.answer == "yes"]
     others = [(part.answer, measured.mean) for _, part, measured in parts if part.answer != "yes"]

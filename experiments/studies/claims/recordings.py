@@ -33,7 +33,7 @@ LEARNED = 0.6  # of accuracy; that of both recordings is below 0.2 without looki
 
 
 @dataclass(frozen=True)
-class Source:
+class RecordingSource:
     """Names recordings: their folder in `--data DIR`, the speeds played, and the longest time scale of chrono, in samples."""
 
     name: str
@@ -53,8 +53,8 @@ class Source:
 
 
 SOURCES = {
-    "har": Source("UCI HAR", "windows of 128 samples", "uci_har/", (0.5, 1.0, 2.0, 4.0, 8.0), 64.0),
-    "vowels": Source("JapaneseVowels", "7 to 29 frames", "japanese_vowels/", (0.25, 0.5, 1.0, 2.0, 4.0), 16.0),
+    "har": RecordingSource("UCI HAR", "windows of 128 samples", "uci_har/", (0.5, 1.0, 2.0, 4.0, 8.0), 64.0),
+    "vowels": RecordingSource("JapaneseVowels", "7 to 29 frames", "japanese_vowels/", (0.25, 0.5, 1.0, 2.0, 4.0), 16.0),
 }
 
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from experiments.settings import Bounds, Count
-from experiments.symbols.source import Source
+from experiments.symbols.source import SymbolSource
 
 __all__ = ["DistantXOR"]
 
@@ -25,7 +25,7 @@ SPACE, MARK, EQUALS, NEWLINE = (ALPHABET.index(character) for character in " X=\
 
 
 @dataclass(frozen=True)
-class DistantXOR(Source):
+class DistantXOR(SymbolSource):
     r"""Lines of bits and their result.
 
     Args:    lines: of a sequence; T: the least number of bits in a line.

@@ -20,16 +20,16 @@ from pathlib import Path
 from experiments.runs.loop import Loop
 from experiments.seeds import generator
 from experiments.symbols.scores import bits
-from experiments.symbols.source import Source, SymbolSequence
+from experiments.symbols.source import SymbolSequence, SymbolSource
 from experiments.symbols.trained.methods import METHODS, Learner
 
-__all__ = ["Run", "read_runs", "trained"]
+__all__ = ["TrainedPredictor", "read_runs", "trained"]
 
 EVERY = 0.02  # of the time, between evaluations
 
 
 @dataclass(frozen=True)
-class Run:
+class TrainedPredictor:
     """What was trained and how, and what came of it: steps, training and validation regrets in bits."""
 
     source: str
@@ -51,13 +51,13 @@ class Run:
             file.write(json.dumps(dataclasses.asdict(self)) + "\n")
 
 
-def read_runs(path: Path) -> list[Run]:
-    return [Run(**json.loads(line)) for line in path.read_text().splitlines()]
+def read_runs(path: Path) -> list[TrainedPredictor]:
+    return [TrainedPredictor(**json.loads(line)) for line in path.read_text().splitlines()]
 
 
 def trained(
-    source: Source, method: str, units: int, edges: int, seed: int, seconds: float, damped: bool = True
-) -> tuple[Run, Learner]:
+    source: SymbolSource, method: str, units: int, edges: int, seed: int, seconds: float, damped: bool = True
+) -> tuple[TrainedPredictor, Learner]:
     """Every seed has sequences of its own, and weights and graphs of its own."""
     train, validation = source.draw(seed), source.draw(seed, "validation")
     draws = generator(seed, "trained", method, units, edges)
@@ -67,7 +67,9 @@ def trained(
     best = loop.best.get("loss", math.inf)
     reached = math.inf if loop.failed else _regret(learner, source, train, mixed=False)
     name = type(source).__name__
-    return Run(name, method, units, edges, seed, seconds, loop.step, reached, best, loop.last, loop.failed, damped), learner
+    return TrainedPredictor(
+        name, method, units, edges, seed, seconds, loop.step, reached, best, loop.last, loop.failed, damped
+    ), learner
 
 
 class _TimedLoop(Loop):
@@ -99,6 +101,6 @@ class _TimedLoop(Loop):
         return {"loss": self.last}
 
 
-def _regret(learner: Learner, source: Source, sequence: SymbolSequence, mixed: bool = True) -> float:
+def _regret(learner: Learner, source: SymbolSource, sequence: SymbolSequence, mixed: bool = True) -> float:
     needed = bits(learner.logits(sequence.symbols).log_softmax(-1), *sequence, mixed=mixed)
     return float(needed.sum() - source.bits(sequence.symbols).sum())

@@ -21,12 +21,12 @@ from experiments.reports.spreads import markdown
 from experiments.seeds import generator
 from experiments.symbols.sources import SCALES, source_named
 from experiments.symbols.trained.methods import METHODS, Ascending
-from experiments.symbols.trained.runs import Run, read_runs, trained
+from experiments.symbols.trained.runs import TrainedPredictor, read_runs, trained
 
 __all__ = ["main", "table"]
 
 
-def table(runs: Sequence[Run]) -> str:
+def table(runs: Sequence[TrainedPredictor]) -> str:
     """As a table of Markdown, a row a method, in the order of `METHODS`; in whole bits, the best with a decimal."""
     rows = []
     for name in METHODS:

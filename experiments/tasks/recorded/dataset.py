@@ -24,7 +24,7 @@ from experiments.data.untrusted import quoted
 from experiments.seeds import generator as generator_of
 from experiments.settings import Checked, Count
 from experiments.tasks.recorded.parts import Place, dealt, whole_of
-from experiments.tasks.recorded.pieces import Piece
+from experiments.tasks.recorded.pieces import RecordedPiece
 from experiments.tasks.task import SPLITS
 from experiments.usage import UsageError, nearest
 
@@ -100,7 +100,7 @@ class TableSettings(Notation, _WhichRows):  # whose settings come first in help
 class Dataset:
     """Holds what a table was read as."""
 
-    parts: dict[str, list[Piece]]
+    parts: dict[str, list[RecordedPiece]]
     of_words: Tensor
     masked: bool
     classes: tuple[str, ...]
@@ -152,7 +152,7 @@ def dataset_from(task: TableSettings, table: Columns, digest: str, deal: Deal = 
     if predict in ("number", "next"):
         ys = (ys - scales[0]) / scales[1]
 
-    parts: dict[str, list[Piece]] = {}
+    parts: dict[str, list[RecordedPiece]] = {}
     for split in SPLITS:
         here = [rows[k][span] for part, k, span in places if part == split]
         pieces = [piece for k in here for piece in _pieces(xs[k], ys[k], times[k], begins[k], at_the_end, predict, task.length)]
@@ -231,7 +231,7 @@ def _asked_for(task: TableSettings, table: Columns) -> tuple[tuple[str, ...], tu
 
 def _pieces(
     xs: np.ndarray, ys: np.ndarray, times: np.ndarray, begins: np.ndarray, at_the_end: bool, predict: str, length: int
-) -> Iterator[Piece]:
+) -> Iterator[RecordedPiece]:
     """Cut a sequence into pieces, where a new one begins too, and yield those in which something is asked for."""
     if begins[1:].any():
         for start, end in pairwise([0, *(1 + np.flatnonzero(begins[1:])).tolist(), len(xs)]):
@@ -247,7 +247,7 @@ def _pieces(
         if seen[some].any():
             stamps, target = times[some] - times[start], torch.as_tensor(whole_of(ys) if at_the_end else asked[some])
             now = torch.from_numpy(np.concatenate([held[start : start + 1], ys[some][1:]])) if predict == "next" else None
-            yield Piece(torch.from_numpy(stamps), torch.from_numpy(xs[some]).float(), target, now)
+            yield RecordedPiece(torch.from_numpy(stamps), torch.from_numpy(xs[some]).float(), target, now)
 
 
 def _looks_like(table: Columns, target: tuple[str, ...]) -> str:
@@ -274,7 +274,10 @@ def span(numbers: Sequence[float]) -> str:
 
 
 def _about(
-    targets: tuple[str, ...], classes: tuple[str, ...], scales: tuple[np.ndarray, np.ndarray], parts: dict[str, list[Piece]]
+    targets: tuple[str, ...],
+    classes: tuple[str, ...],
+    scales: tuple[np.ndarray, np.ndarray],
+    parts: dict[str, list[RecordedPiece]],
 ) -> str:
     if not classes:
         return ", ".join(f"{name} {mean:.4g} ± {deviation:.4g}" for name, mean, deviation in zip(targets, *scales, strict=True))
@@ -283,13 +286,13 @@ def _about(
     return f"{targets[0]}, {len(classes)} classes: {', '.join(shares[:MOST_CLASSES])}"
 
 
-def _counted(classes: tuple[str, ...], parts: dict[str, list[Piece]]) -> dict[str, Tensor]:
+def _counted(classes: tuple[str, ...], parts: dict[str, list[RecordedPiece]]) -> dict[str, Tensor]:
     """Return how often each class is asked for in each part."""
     found = {split: torch.cat([one.target.flatten() for one in some]) for split, some in parts.items()}
     return {split: torch.bincount(some[some != NO_CLASS], minlength=len(classes)) for split, some in found.items()}
 
 
-def _absent_classes(classes: tuple[str, ...], parts: dict[str, list[Piece]]) -> Iterator[str]:
+def _absent_classes(classes: tuple[str, ...], parts: dict[str, list[RecordedPiece]]) -> Iterator[str]:
     for split, counts in _counted(classes, parts).items() if classes else ():
         if absent := [name for name, count in zip(classes, counts.tolist(), strict=True) if not count]:
             verb = {"train": "learned", "validation": "evaluated", "test": "tested"}[split]

@@ -22,13 +22,13 @@ from torch import Tensor
 
 from experiments.data.samples import NO_CLASS
 
-__all__ = ["Piece", "factors_of", "places"]
+__all__ = ["RecordedPiece", "factors_of", "places"]
 
 STRETCHES = 8  # of a sequence that is warped, each with a speed of its own
 
 
 @dataclass(frozen=True, eq=False)
-class Piece:
+class RecordedPiece:
     """Holds stamps (n,), values (n, features), nan where missing, and the target, of the whole or (n,) or (n, numbers); where the
     next value is asked for, also the present one, in the first row the last that was seen."""
 
@@ -37,7 +37,7 @@ class Piece:
     target: Tensor
     now: Tensor | None = None
 
-    def played(self, at: Tensor, between: str, words: Tensor, at_the_end: bool) -> Piece:
+    def played(self, at: Tensor, between: str, words: Tensor, at_the_end: bool) -> RecordedPiece:
         r"""Return samples at places `at` between rows, as `places` gives them.
 
         Args:    between: "held", "backward" or "linear"; words: which features are of words (features,); at_the_end: whether the
@@ -50,13 +50,13 @@ class Piece:
             xs = torch.where(words, xs, self.xs[rows].lerp(self.xs[after], share[:, None].to(xs)))
         ts = self.ts[rows].lerp(self.ts[after], share)
         if at_the_end:
-            return Piece(ts, xs, self.target)
+            return RecordedPiece(ts, xs, self.target)
         following = torch.cat([shown[1:], torch.tensor([len(self.ts)])])
         last = following > shown
         if self.now is None:
-            return Piece(ts, xs, self._only(self.target[shown], last))
+            return RecordedPiece(ts, xs, self._only(self.target[shown], last))
         last[-1] &= bool(shown[-1] + 1 == len(self.ts))  # what the next sample would show is not in this piece
-        return Piece(ts, xs, self._only(self.target[following - 1], last), self.now[shown])
+        return RecordedPiece(ts, xs, self._only(self.target[following - 1], last), self.now[shown])
 
     @property
     def before(self) -> Tensor | None:

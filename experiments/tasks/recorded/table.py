@@ -25,16 +25,16 @@ from experiments.data.samples import NO_CLASS
 from experiments.seeds import generator as generator_of
 from experiments.tasks.ranking import auprc, auroc
 from experiments.tasks.recorded.dataset import Dataset, TableSettings, dataset_of, span
-from experiments.tasks.recorded.pieces import Piece, factors_of, places
+from experiments.tasks.recorded.pieces import RecordedPiece, factors_of, places
 from experiments.tasks.recorded.recordings import MOST_REPEATS
 from experiments.tasks.task import SPLITS, Batch, Task, check_split
 from experiments.usage import UsageError
 
-__all__ = ["Table"]
+__all__ = ["TableTask"]
 
 
 @dataclass(frozen=True)
-class Table(TableSettings, Task):
+class TableTask(TableSettings, Task):
     r"""Predict columns of a table.
 
     Args:    speed: at which sequences are played, 2 for a sample every second row, 0.5 for two samples a row; clock_given:
@@ -127,7 +127,7 @@ class Table(TableSettings, Task):
         factors = factors_of(self.warp, generator_of(0, "warp", split, k))
         return places(len(self._found.parts[split][k].ts), self.speed, factors)
 
-    def _piece(self, split: str, k: int) -> Piece:
+    def _piece(self, split: str, k: int) -> RecordedPiece:
         """Return a sequence of a split, as it is played."""
         found = self._found
         one = found.parts[split][k]
@@ -135,7 +135,7 @@ class Table(TableSettings, Task):
             return one
         return one.played(self._places(split, k), self.between, found.of_words, found.at_the_end)
 
-    def _pieces(self, split: str) -> Iterator[Piece]:
+    def _pieces(self, split: str) -> Iterator[RecordedPiece]:
         return (self._piece(split, k) for k in self._asked_in[split])
 
     @property

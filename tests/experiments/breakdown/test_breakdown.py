@@ -228,7 +228,7 @@ def test_the_equation_and_backward_euler_rest_where_euler_is_chaotic(monkeypatch
     assert (chart.fates(maps.MAPS["Euler"], g, w)[0] == chart.CHAOS).all()
     for name in ("BackwardEuler", "Trapezoid"):
         assert (chart.fates(maps.MAPS[name], g, w)[0] == chart.REST).all()
-    flow = discretize.Flow(chart.Unit(), torch.tensor([-28.0, chart.THETA]))
+    flow = discretize.Flow(chart.ChartUnit(), torch.tensor([-28.0, chart.THETA]))
     rest = discretize.fixed_points(flow, torch.linspace(-1, 1, 9)[:, None])
     assert (len(rest), rest.stable.tolist()) == (1, [True])
 
@@ -280,7 +280,7 @@ def test_the_largest_exponent_is_that_of_a_long_run_and_not_of_the_luckiest_shor
 @pytest.mark.parametrize("name", ["Euler", "ExponentialEuler", "FrozenBackwardEuler"])
 def test_flips_on_the_chart_are_where_the_ledger_says(name):
     """w sech^2 = -(2 - G) / G, by continuation in w at g dt = 0.7."""
-    unit = discretize.Flow(chart.Unit(), lambda w: torch.stack([w, torch.full_like(w, chart.THETA)], -1))
+    unit = discretize.Flow(chart.ChartUnit(), lambda w: torch.stack([w, torch.full_like(w, chart.THETA)], -1))
     branch = discretize.continuation(unit.stepped(maps.MAPS[name], 0.7), torch.zeros(1), 0.0, (-16.0, 0.0), direction=-1, step=1)
     (flip,) = [b for b in branch.bifurcations if b.kind == "flip"]
     G = float(chart.GATES[name](np.array(0.7)))

@@ -18,7 +18,7 @@ from ctrnn.inputs.held import Hold
 from ctrnn_experiments import compare
 from discretize import Batch
 from experiments.__main__ import main
-from experiments.compare.cells import Layout, interval
+from experiments.compare.cells import ComparisonLayout, interval
 from experiments.compare.comparison import Comparison, Crossed
 from experiments.compare.differences import ALIKE, OTHERWISE, conclusion, differences, holm, paired
 from experiments.compare.figure import _look, scores_figure
@@ -255,7 +255,7 @@ def test_p_values_are_adjusted_as_holm_did():
     assert holm([0.01, 0.04, math.nan, 0.03]) == pytest.approx([0.03, 0.06, math.nan, 0.06], nan_ok=True)
 
 
-LAYOUT = Layout("loss", "lower", ("gated",), ("euler", "exact"), (1.0,), (True,))
+LAYOUT = ComparisonLayout("loss", "lower", ("gated",), ("euler", "exact"), (1.0,), (True,))
 
 
 def records(scores, diverged=(), lost=()):

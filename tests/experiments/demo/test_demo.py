@@ -369,7 +369,7 @@ def test_a_deviation_above_the_limit_fails_and_still_writes_the_page(tmp_path, m
     ("verdict", "holds"), [("does not hold as printed", False), ("undecided", None)], ids=["refuted", "undecided"]
 )
 def test_an_identity_that_does_not_hold_fails_and_is_named_on_the_page(tmp_path, main_on, monkeypatch, verdict, holds):
-    row = proofs.Row("this project", "label <1>", "1 = 2.", (), verdict, "", holds, 0.0)
+    row = proofs.ProofRow("this project", "label <1>", "1 = 2.", (), verdict, "", holds, 0.0)
     monkeypatch.setattr(proofs, "checked", lambda: iter([row]))
     monkeypatch.setattr(proofs, "misprinted", lambda: iter([]))
     assert main_on(proofs.section) == 1
@@ -378,9 +378,11 @@ def test_an_identity_that_does_not_hold_fails_and_is_named_on_the_page(tmp_path,
 
 @pytest.mark.parametrize(("verbose", "lines"), [(False, ["second"]), (True, ["first", "second", "third"])])
 def test_the_terminal_has_the_proofs_that_fail_and_their_number_or_all_of_them(monkeypatch, verbose, lines):
-    first, second = (proofs.Row("this project", name, "", (), "", "", name == "first", 0.0) for name in ("first", "second"))
+    first, second = (proofs.ProofRow("this project", name, "", (), "", "", name == "first", 0.0) for name in ("first", "second"))
     monkeypatch.setattr(proofs, "checked", lambda: iter([first, second]))
-    monkeypatch.setattr(proofs, "misprinted", lambda: iter([proofs.Row("this project", "third", "", (), "", "", False, 0.0)]))
+    monkeypatch.setattr(
+        proofs, "misprinted", lambda: iter([proofs.ProofRow("this project", "third", "", (), "", "", False, 0.0)])
+    )
     said = []
     proofs.section(None, said.append, verbose=verbose)
     assert [line.split()[2] for line in said[:-1]] == lines
@@ -388,7 +390,7 @@ def test_the_terminal_has_the_proofs_that_fail_and_their_number_or_all_of_them(m
 
 
 def test_a_misprint_that_holds_fails(tmp_path, main_on, monkeypatch):
-    row = proofs.Row("this project", "label <1>", "1 = 2.", (), "holds", "", True, 0.0)
+    row = proofs.ProofRow("this project", "label <1>", "1 = 2.", (), "holds", "", True, 0.0)
     monkeypatch.setattr(proofs, "checked", lambda: iter([]))
     monkeypatch.setattr(proofs, "misprinted", lambda: iter([row]))
     assert main_on(proofs.section) == 1

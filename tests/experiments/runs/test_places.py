@@ -21,7 +21,7 @@ from experiments.__main__ import main
 from experiments.interruption import Interrupted, interruptible
 from experiments.runs import on_ray
 from experiments.runs.on_slurm import SlurmPool, _Job
-from experiments.runs.places import Place, place
+from experiments.runs.places import WorkPlace, place
 from experiments.runs.pool import End, Work, ended
 from experiments.usage import UsageError
 
@@ -189,7 +189,7 @@ class Unseen:
 
 
 def test_what_a_run_elsewhere_says_is_printed_here_and_why_it_stopped(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr("experiments.runs.places.place", lambda *of: Place(Unseen, 1, 1))
+    monkeypatch.setattr("experiments.runs.places.place", lambda *of: WorkPlace(Unseen, 1, 1))
     words = ["train", "--task", "recall", "--field", "gated-exponential", "--integrator", "euler", "--out", str(tmp_path)]
     settings = ["length=20", "hidden=12", "batch=8", "evaluation=16", "threads=1", "optimizer=adam", "lr=0.02", "clip=1"]
     with pytest.warns(discretize.StepWarning):
@@ -202,7 +202,7 @@ def test_what_a_run_elsewhere_says_is_printed_here_and_why_it_stopped(monkeypatc
 
 def test_a_sweep_of_which_no_run_begins_elsewhere_is_told_as_that(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr("experiments.runs.command.begin", lambda *given: failing())
-    monkeypatch.setattr("experiments.runs.places.place", lambda *of: Place(Ended, 1, 1))
+    monkeypatch.setattr("experiments.runs.places.place", lambda *of: WorkPlace(Ended, 1, 1))
     assert main([*SWEEP, "--on", "ray", "--out", str(tmp_path / "out")]) == 1
     printed = capsys.readouterr()
     assert "ctrnn train: seed-0: the plugin is not here" in printed.err

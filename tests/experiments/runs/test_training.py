@@ -35,7 +35,7 @@ from experiments.runs.stopping import StoppedError
 from experiments.runs.training import Training, _batch, evaluate, noise_of, train
 from experiments.seeds import generator
 from experiments.studies.folder import keep
-from experiments.studies.study import Measured, Run
+from experiments.studies.study import Run, RunMeasures
 from experiments.tasks.task import Batch, ClassAtEverySample, ClassOfTheSequence
 from experiments.tasks.warps.recall import Recall
 from experiments.usage import UsageError
@@ -661,7 +661,7 @@ def test_a_record_of_a_study_tells_the_threads_that_the_run_was_begun_with(tmp_p
     for threads in (None, "one", 2):
         if threads is not None:
             (place / "config.json").write_text(json.dumps({"threads": threads}))
-        keep(tmp_path, run, Measured({}, [], 0.0), {"threads": "1", "cores": "2"})
+        keep(tmp_path, run, RunMeasures({}, [], 0.0), {"threads": "1", "cores": "2"})
         kept[threads] = json.loads((place / "rows.json").read_text())["made"]
     assert kept == {threads: {"threads": "2" if threads == 2 else "1", "cores": "2"} for threads in kept}
 

@@ -37,7 +37,7 @@ from experiments.studies.registry import OWN, STUDIES, loaded, study_named
 from experiments.studies.report import report_of
 from experiments.studies.results import Results, groups, spreads, where
 from experiments.studies.runner import run
-from experiments.studies.study import DATA, SCALES, Measured, Run
+from experiments.studies.study import DATA, SCALES, Run, RunMeasures
 from experiments.usage import UsageError
 
 TESTS, ROOT = Path(__file__).resolve().parents[2], Path(__file__).resolve().parents[3]
@@ -138,11 +138,11 @@ def test_a_record_holds_what_a_table_can_and_nothing_else(tmp_path):
     run, made = Fake().runs("smoke")[0], {}
     place_of(tmp_path, run.key).mkdir(parents=True)
     rows = [{"unit": 0, "word": "a", "is": True, "none": None, "left": [1.0, 0.5, None]}]
-    keep(tmp_path, run, Measured({"loss": 0.5}, rows, 1.0), made)
+    keep(tmp_path, run, RunMeasures({"loss": 0.5}, rows, 1.0), made)
     assert kept(tmp_path, run.key, configuration_of(run))["rows"] == rows
     for odd in ({"left": [[1.0]]}, {"left": {"a": 1}}):
         with pytest.raises(TypeError, match=r"list of numbers, got .* for 'left'"):
-            keep(tmp_path, run, Measured({"loss": 0.5}, [odd], 1.0), made)
+            keep(tmp_path, run, RunMeasures({"loss": 0.5}, [odd], 1.0), made)
     assert kept(tmp_path, run.key, configuration_of(run))["rows"] == rows
 
 

@@ -20,8 +20,8 @@ from experiments.models.integrators import INTEGRATORS
 from experiments.reports.spreads import NotEnoughError
 from experiments.seeds import generator
 from experiments.studies.claims.time_steps import measures, prediction
-from experiments.studies.claims.time_steps.design import TASKS, Network, networks, rate_of
-from experiments.studies.claims.time_steps.page import PAGE, TABLES, Held, text
+from experiments.studies.claims.time_steps.design import TASKS, DesignCell, networks, rate_of
+from experiments.studies.claims.time_steps.page import PAGE, TABLES, HeldInput, text
 from experiments.studies.claims.time_steps.prediction import eigenvalue, predicted_r2
 from experiments.studies.claims.time_steps.rates import StepRates
 from experiments.studies.claims.time_steps.study import of_others
@@ -221,7 +221,7 @@ class Twice(ctrnn.VectorField):
 
 
 def test_of_two_rhythms_the_rest_point_repels_from_the_least_dt_on(monkeypatch):
-    moving = measures.Settled(torch.randn(60, 2), torch.ones(2), 0.4, torch.zeros(2, 4), torch.zeros(2, 4))
+    moving = measures.SettledOutputs(torch.randn(60, 2), torch.ones(2), 0.4, torch.zeros(2, 4), torch.zeros(2, 4))
     monkeypatch.setattr(measures, "settled", lambda *given: moving)
     model = discretize.SequenceModel(discretize.DiscreteRNN(Twice(Turning(-0.05, 1.0), Turning(-0.1, 1.0))), 1).double()
     h = torch.zeros(2, 4, dtype=torch.float64)
@@ -281,7 +281,7 @@ def test_every_network_has_a_rate_from_the_table_and_none_twice():
     cells = list(networks(TASKS))
     assert len(cells) == len(set(cells))
     assert {network.task for network in cells} == set(TASKS)
-    assert rate_of(Network("rhythm", "tanh", "euler", 0.1)) == 3e-3
+    assert rate_of(DesignCell("rhythm", "tanh", "euler", 0.1)) == 3e-3
 
 
 def test_the_network_of_the_tutorial_is_read_as_it_was_trained():
@@ -325,8 +325,8 @@ def test_other_tasks_are_undecided_where_one_is_and_none_loses():
 
 def test_no_size_is_foretold_where_the_rest_point_is_stable_in_the_equation_and_under_the_step():
     rows = {"amplitude": [1.0], "exact amplitude": [0.5], "a": [-0.04], "stepped a": [-0.001]}
-    assert Held(pd.DataFrame(rows)).sizes == ("0.50", "0.00", "0.50")
-    assert Held(pd.DataFrame(rows | {"a": [0.04], "stepped a": [0.16]})).sizes == ("0.50", "0.50", "0.00")
+    assert HeldInput(pd.DataFrame(rows)).sizes == ("0.50", "0.00", "0.50")
+    assert HeldInput(pd.DataFrame(rows | {"a": [0.04], "stepped a": [0.16]})).sizes == ("0.50", "0.50", "0.00")
 
 
 def test_the_page_of_time_steps_is_what_its_tables_give():
@@ -395,5 +395,5 @@ def found_by(exact, apart=1e-3, **held):
         return [{"kind": "score", **score}, {"kind": "held", "held": "0", **at_rest, **moving, **held}]
 
     about = {"key": "", "measures": {}, "configuration": {}, "diverged": None}
-    networks_and_seeds = [(Network(*(point[name] for name in Network._fields)), point["seed"]) for point in POINTS]
+    networks_and_seeds = [(DesignCell(*(point[name] for name in DesignCell._fields)), point["seed"]) for point in POINTS]
     return Results([{**about, "point": p, "rows": rows(*one)} for p, one in zip(POINTS, networks_and_seeds, strict=True)])

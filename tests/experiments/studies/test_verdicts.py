@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import t, ttest_1samp, ttest_ind
 
 from experiments.reports.spreads import NotEnoughError, Spread, difference, paired
-from experiments.studies.verdicts import Compared, Every, Part, Verdict
+from experiments.studies.verdicts import Compared, EveryComparison, Part, Verdict
 
 HALF = t.ppf(0.975, 10)  # of a standard error of 1
 YES, NO, UNDECIDED = Part("a", True, "1"), Part("b", False, "2"), Part("c", None, "3")
@@ -145,11 +145,11 @@ def test_a_verdict_made_again_of_its_own_parts_is_the_same():
     [((0.05, 0.06), "yes"), ((0.05, 0.3), "undecided"), ((0.05,), "yes"), ((), "undecided")],
 )
 def test_of_several_each_has_to_hold(highs, answer):
-    several = Every({str(high): Compared(interval(-0.01, high), 0.1, absent=True, printed=False) for high in highs})
+    several = EveryComparison({str(high): Compared(interval(-0.01, high), 0.1, absent=True, printed=False) for high in highs})
     assert several.answer == Part("a", several).answer == answer
     if answer == "undecided" and highs:
         assert "0.05 " in str(several)
-        gone = Every({**several.of, "gone": Compared(interval(0.5, 0.52), 0.1, absent=True, printed=False)})
+        gone = EveryComparison({**several.of, "gone": Compared(interval(0.5, 0.52), 0.1, absent=True, printed=False)})
         assert gone.answer == "no"
 
 

@@ -11,7 +11,7 @@ from experiments.symbols.hidden_markov import baum_welch, random_hidden_markov
 from experiments.symbols.laws.distant_xor import DistantXOR
 from experiments.symbols.laws.equal_blocks import EqualBlocks
 from experiments.symbols.scores import bits
-from experiments.symbols.table import Row, baseline_rows, chain_log_probs, compressed_bits, main, table
+from experiments.symbols.table import PredictorRow, baseline_rows, chain_log_probs, compressed_bits, main, table
 
 SOURCE = EqualBlocks(pairs=4, least=3, most=6)
 
@@ -54,6 +54,6 @@ def test_the_command_prints_the_table(capsys):
     assert printed[0] == "EqualBlocks(pairs=10, least=16, most=31)"
     assert printed[3] == "| true law | 40 | 0 |"
     assert len(printed) == 3 + 11
-    assert table([Row("a", 1.6, -0.4)]).splitlines()[-1] == "| a | 2 | 0 |"
+    assert table([PredictorRow("a", 1.6, -0.4)]).splitlines()[-1] == "| a | 2 | 0 |"
     with pytest.raises(SystemExit):
         main(["block"])

@@ -16,7 +16,7 @@ from experiments.models.gap_gru import GapGRU
 from experiments.runs.training import evaluate
 from experiments.seeds import generator
 from experiments.tasks.ranking import auprc
-from experiments.tasks.recorded.table import Table
+from experiments.tasks.recorded.table import TableTask
 from experiments.tasks.task import SPLITS
 from experiments.usage import UsageError
 
@@ -58,7 +58,7 @@ def whole(task, split):
 def test_a_batch_has_the_values_of_the_table_in_units_of_the_training_part(tmp_path):
     made = frame()
     shuffled = made.sample(frac=1, random_state=0)
-    task = Table(data=written(shuffled, tmp_path), sequence="who", time="t", target=("label",))
+    task = TableTask(data=written(shuffled, tmp_path), sequence="who", time="t", target=("label",))
     unit = made.groupby("who").t.diff().median()
     by_class = {}
     for split in SPLITS:
@@ -88,7 +88,7 @@ def test_a_batch_has_the_values_of_the_table_in_units_of_the_training_part(tmp_p
 
 def test_what_comes_next_is_asked_for_in_pieces_of_each_part(tmp_path):
     made = frame(sequences=1, rows=100)[["t", "x"]]
-    task = Table(data=written(made, tmp_path), time="t", length=30)
+    task = TableTask(data=written(made, tmp_path), time="t", length=30)
     parts = {"train": (0, 70), "validation": (70, 85), "test": (85, 100)}
     mean, deviation = made.x[:70].mean(), made.x[:70].std(ddof=0)
     for split, (start, stop) in parts.items():
@@ -120,7 +120,7 @@ def test_classes_and_numbers_at_every_row_and_those_that_are_missing_ask_for_not
     made = frame()
     made["mood"] = DRAW.integers(0, 3, len(made)).astype(float)
     made.loc[made.index % 5 == 0, "mood"] = np.nan
-    task = Table(data=written(made, tmp_path), sequence="who", target=("mood",), inputs=("x",))
+    task = TableTask(data=written(made, tmp_path), sequence="who", target=("mood",), inputs=("x",))
     assert (task.output_size, task.measured) == (3, ("loss", "accuracy"))
     batch = whole(task, "test")
     assert batch.ts is None
@@ -133,9 +133,9 @@ def test_classes_and_numbers_at_every_row_and_those_that_are_missing_ask_for_not
     assert task.measures(outputs, batch)["accuracy"] == pytest.approx(float(right.double().mean()))
     part = task.part(batch, slice(1, 3))
     assert torch.equal(part.targets, batch.targets[:, 1:3])
-    several = Table(data=task.data, sequence="who", target=("mood", "x"), inputs=("t",), predict="number")
+    several = TableTask(data=task.data, sequence="who", target=("mood", "x"), inputs=("t",), predict="number")
     assert (several.output_size, several.measured, several.masked) == (2, ("loss",), False)
-    at_the_end = Table(data=task.data, sequence="who", target=("size",), inputs=("t",))
+    at_the_end = TableTask(data=task.data, sequence="who", target=("size",), inputs=("t",))
     made["size"] = np.repeat(DRAW.normal(size=20), ROWS)
     written(made, tmp_path)
     assert whole(at_the_end, "test").targets.shape == (3, 1)
@@ -143,7 +143,7 @@ def test_classes_and_numbers_at_every_row_and_those_that_are_missing_ask_for_not
 
 def test_the_first_sequences_of_a_part_are_of_all_classes(tmp_path):
     made = pd.DataFrame({"s": np.arange(400), "a": DRAW.normal(size=400), "y": np.where(np.arange(400) % 2, "u", "v")})
-    task = Table(data=written(made, tmp_path), sequence="s", target=("y",))
+    task = TableTask(data=written(made, tmp_path), sequence="s", target=("y",))
     (few,) = task.evaluation("validation", 30, 30, 0)
     assert 5 < int(few.targets.sum()) < 25
 
@@ -152,7 +152,7 @@ def test_a_class_may_be_called_none_and_dates_may_be_written_without_dashes(tmp_
     made = frame()[["who", "x"]]
     made["way"] = np.repeat(["none", "left"] * 10, ROWS)
     made["day"] = np.concatenate([pd.date_range(f"20{k + 10}-01-25", periods=ROWS).strftime("%Y%m%d") for k in range(20)])
-    task = Table(data=written(made, tmp_path), sequence="who", time="day", target=("way",))
+    task = TableTask(data=written(made, tmp_path), sequence="who", time="day", target=("way",))
     assert task.output_names == ("left", "none")
     assert "times: day, 8.64e+04 s apart; " in task.look()  # over the end of a month, too
 
@@ -161,7 +161,7 @@ def test_whole_numbers_that_nearly_are_the_same_are_classes_of_their_own(tmp_pat
     made = frame()[["who", "x"]]
     made["code"] = np.where(made.index % 3 == 0, 1234567.0, 1234568.0)
     made.loc[5, "code"] = np.nan
-    task = Table(data=written(made, tmp_path), sequence="who", target=("code",))
+    task = TableTask(data=written(made, tmp_path), sequence="who", target=("code",))
     assert task.output_names == ("1234567", "1234568")
 
 
@@ -169,13 +169,13 @@ def test_a_column_says_which_part_a_row_is_in(tmp_path):
     made = frame()
     parts = ["train"] * 10 + ["Val"] * 4 + ["test"] * 6
     made["set"] = np.repeat(parts, ROWS)
-    task = Table(data=written(made, tmp_path), sequence="who", target=("label",), split="set")
+    task = TableTask(data=written(made, tmp_path), sequence="who", target=("label",), split="set")
     assert [whole(task, split).size for split in SPLITS] == [10, 4, 6]
 
 
 def test_what_does_not_change_in_training_is_not_blown_up(tmp_path):
     made = pd.DataFrame({"a": np.where(np.arange(100) < 85, 0.1, 0.2), "b": DRAW.normal(size=100)})
-    task = Table(data=written(made, tmp_path), target=("b",), predict="number")
+    task = TableTask(data=written(made, tmp_path), target=("b",), predict="number")
     assert whole(task, "train").xs.abs().max() < 1e-6
     assert_close(whole(task, "test").xs, torch.full((15, 1, 1), 0.1), rtol=1e-5, atol=1e-5)
 
@@ -187,7 +187,7 @@ def test_what_is_scaled_and_asked_in_training_knows_nothing_of_the_test(tmp_path
     batches = []
     for k, each in enumerate((made, other)):
         (tmp_path / str(k)).mkdir()
-        batches.append(whole(Table(data=written(each, tmp_path / str(k)), time="t"), "train"))
+        batches.append(whole(TableTask(data=written(each, tmp_path / str(k)), time="t"), "train"))
     assert torch.equal(batches[0].xs, batches[1].xs)
     assert torch.equal(batches[0].targets.nan_to_num(9), batches[1].targets.nan_to_num(9))
 
@@ -201,7 +201,7 @@ def test_numbers_of_whole_sequences_are_scaled_over_sequences_and_each_is_taken_
     made.loc[first, "y"] = np.nan
     made.loc[~first, "z"] = np.nan  # no row has both
     made.loc[made.s < 4, "z"] = np.nan
-    task = Table(data=written(made, tmp_path), sequence="s", target=("y", "z"), predict="number")
+    task = TableTask(data=written(made, tmp_path), sequence="s", target=("y", "z"), predict="number")
     targets = whole(task, "train").targets
     assert not targets[:, 0].isnan().any()
     for column in targets.T:
@@ -216,12 +216,12 @@ def test_a_guess_has_the_shares_of_the_training_part_and_is_judged_on_the_test(t
     made = pd.DataFrame(
         {"a": DRAW.normal(size=1000), "y": ["p" if k % (10 if k < 700 else 2) == 0 else "q" for k in range(1000)]}
     )
-    task = Table(data=written(made, tmp_path), target=("y",))
+    task = TableTask(data=written(made, tmp_path), target=("y",))
     assert task.baselines()["blind"] == pytest.approx(-(math.log(0.1) + math.log(0.9)) / 2, rel=0.01)
     assert task.baseline_accuracies()["blind"] == pytest.approx(0.5, abs=0.01)
     made.loc[:, "y"] = ["new" if k > 900 else "pq"[k % 2] for k in range(1000)]  # never seen in training, and not impossible
     (tmp_path / "other").mkdir()
-    assert 4 < Table(data=written(made, tmp_path / "other"), target=("y",)).baselines()["blind"] < 8
+    assert 4 < TableTask(data=written(made, tmp_path / "other"), target=("y",)).baselines()["blind"] < 8
 
 
 def test_errors_are_kept_by_the_smallest_and_are_in_the_table_of_metrics(tmp_path):
@@ -243,7 +243,7 @@ def test_counts_lose_half_of_their_deviance_by_poisson(tmp_path):
     made = frame()
     made["spikes"] = DRAW.poisson(2.5, len(made)).astype(float)
     made.loc[made.index % 5 == 0, "spikes"] = np.nan
-    task = Table(data=written(made, tmp_path), sequence="who", target=("spikes",), inputs=("x",), predict="count")
+    task = TableTask(data=written(made, tmp_path), sequence="who", target=("spikes",), inputs=("x",), predict="count")
     batch, train = whole(task, "test"), whole(task, "train").targets
     outputs = torch.randn(*batch.targets.shape, requires_grad=True)
     seen = ~batch.targets.isnan()
@@ -259,16 +259,16 @@ def test_counts_lose_half_of_their_deviance_by_poisson(tmp_path):
     assert task.baselines()["blind"] == pytest.approx(float(task.loss(mean.expand_as(outputs), batch)), rel=1e-6)
     assert "the count at every row, spikes 2." in task.look()
     with pytest.raises(UsageError, match="x is no count"):
-        Table(data=task.data, sequence="who", target=("x",), inputs=("t",), predict="count").look()
+        TableTask(data=task.data, sequence="who", target=("x",), inputs=("t",), predict="count").look()
 
 
 def test_a_task_keeps_what_it_has_read_and_a_new_one_reads_a_file_that_has_changed(tmp_path):
     made = frame()
     settings = {"data": written(made, tmp_path), "sequence": "who", "target": ("label",)}
-    before = Table(**settings)
+    before = TableTask(**settings)
     sizes, digest = [whole(before, split).size for split in SPLITS], before.fingerprint()
     written(frame(sequences=40), tmp_path)
-    after = Table(**settings)
+    after = TableTask(**settings)
     assert after == before
     assert sum(whole(after, split).size for split in SPLITS) == 40
     assert after.fingerprint() != digest
@@ -278,7 +278,7 @@ def test_a_task_keeps_what_it_has_read_and_a_new_one_reads_a_file_that_has_chang
 @pytest.mark.parametrize("form", ["semicolons", "tabs", "ends", "packed", "npz", "dates", "marked"])
 def test_tables_of_all_forms_give_the_same_batches(form, tmp_path):
     made = frame()[["who", "t", "x"]].round(3)
-    plain = Table(data=written(made, tmp_path), sequence="who", time="t")
+    plain = TableTask(data=written(made, tmp_path), sequence="who", time="t")
     other = {
         "semicolons": lambda: written(made, tmp_path, "a.csv", sep=";", decimal=","),
         "tabs": lambda: written(made, tmp_path, "a.tsv", sep="\t"),
@@ -293,7 +293,7 @@ def test_tables_of_all_forms_give_the_same_batches(form, tmp_path):
         path = written(made.assign(t=pd.Timestamp("2024-02-28") + pd.to_timedelta(made.t, "h")), tmp_path, "a.csv")
     else:
         path = other[form]()
-    found, expected = whole(Table(data=path, sequence="who", time="t"), "train"), whole(plain, "train")
+    found, expected = whole(TableTask(data=path, sequence="who", time="t"), "train"), whole(plain, "train")
     assert_close(found.xs, expected.xs)
     assert_close(found.ts, expected.ts)
 
@@ -338,7 +338,7 @@ def test_what_is_no_such_table_is_said_in_words(name, tmp_path):
     if text is not None:
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(UsageError) as caught:
-        Table(data=str(path), **settings).look()
+        TableTask(data=str(path), **settings).look()
     assert message in str(caught.value)
 
 
@@ -353,7 +353,7 @@ def test_what_is_no_such_table_is_said_in_words(name, tmp_path):
 )
 def test_settings_that_do_not_fit_are_refused(settings, message):
     with pytest.raises(ValueError, match="`") as caught:
-        Table(**settings)
+        TableTask(**settings)
     assert message in str(caught.value)
 
 
@@ -389,8 +389,8 @@ def test_rows_of_one_time_are_joined_column_by_column(how, tmp_path):
     twice = pd.concat([made, again]).sample(frac=1, random_state=0)
     once = twice.groupby(["who", "t"], sort=False).agg({"x": how, "y": how, "label": "first"}).reset_index()
     given = {"sequence": "who", "time": "t", "target": ("label",)}
-    task = Table(data=written(twice, tmp_path, "twice.csv"), same_time=how, **given)
-    other = Table(data=written(once, tmp_path, "once.csv"), **given)
+    task = TableTask(data=written(twice, tmp_path, "twice.csv"), same_time=how, **given)
+    other = TableTask(data=written(once, tmp_path, "once.csv"), **given)
     assert f"48 row(s) were joined with another one of their time, by same_time={how}" in task.look()
     for split in SPLITS:
         # Sequences are dealt by the order of the file, which is the same of both.
@@ -400,7 +400,7 @@ def test_rows_of_one_time_are_joined_column_by_column(how, tmp_path):
         assert_close(ours.xs, theirs.xs)
     joined = r"join them by same_time=mean, first or last, .* frame.groupby\(\['who', 't'\], as_index=False\).first\(\)"
     with pytest.raises(UsageError, match=joined):
-        Table(data=task.data, **given).look()
+        TableTask(data=task.data, **given).look()
 
 
 def test_classes_of_one_time_have_no_mean(tmp_path):
@@ -408,12 +408,12 @@ def test_classes_of_one_time_have_no_mean(tmp_path):
     made.loc[1, "t"], made.loc[1, "label"] = made.loc[0, "t"], "b"
     given = {"data": written(made, tmp_path), "sequence": "who", "time": "t", "target": ("label",)}
     with pytest.raises(UsageError, match="at the time of row 1 label is 'a' and 'b', of which there is no mean"):
-        Table(same_time="mean", **given).look()
-    assert Table(same_time="last", **given).output_size == 2
+        TableTask(same_time="mean", **given).look()
+    assert TableTask(same_time="last", **given).output_size == 2
 
 
 def test_ranks_of_two_classes_are_over_all_that_is_asked_whatever_the_batch(tmp_path):
-    task = Table(data=written(frame(), tmp_path), sequence="who", time="t", target=("label",))
+    task = TableTask(data=written(frame(), tmp_path), sequence="who", time="t", target=("label",))
     assert task.measured == ("loss", "accuracy", "auroc", "auprc")
     model = discretize.SequenceModel(discretize.DiscreteRNN(ctrnn.gru(task.input_size, 3)), 2)
     small, large = (evaluate(model, task, "train", 100, batch=size) for size in (3, 100))
@@ -451,7 +451,7 @@ CAREFUL = {
 @pytest.mark.parametrize("name", CAREFUL)
 def test_what_is_hardly_meant_is_said(name, tmp_path):
     change, words = CAREFUL[name]
-    said = Table(data=written(change(frame()), tmp_path), sequence="who", time="t", target=("label",)).look()
+    said = TableTask(data=written(change(frame()), tmp_path), sequence="who", time="t", target=("label",)).look()
     assert words in said
     assert ("careful" in said) == bool(words)
 
@@ -461,9 +461,9 @@ def test_a_forgotten_column_of_sequences_is_asked_for_where_most_rows_are_joined
     left = made["t"].nunique()
     given = {"data": written(made, tmp_path), "time": "t", "inputs": ("x",), "same_time": "mean"}
     asked = f"careful: {len(made) - left:,} of {len(made):,} rows have the time of another one; of several sequences?"
-    assert asked in Table(**given).look()
+    assert asked in TableTask(**given).look()
     with pytest.raises(UsageError, match=r"of which there is no mean; .* Say sequence=COLUMN"):
-        Table(**given, target=("label",)).look()
+        TableTask(**given, target=("label",)).look()
 
 
 def test_a_gru_of_torch_that_reads_gaps_is_trained_and_measured_beside_a_run(tmp_path, capsys):
@@ -476,7 +476,7 @@ def test_a_gru_of_torch_that_reads_gaps_is_trained_and_measured_beside_a_run(tmp
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert f"nn.GRU {result['beside']['loss']:.4g})" in said
     # Again by hand: the batches of the run, and RMSprop as it has it.
-    task = Table(data=path, sequence="who", time="t", target=("label",))
+    task = TableTask(data=path, sequence="who", time="t", target=("label",))
     torch.set_default_dtype(torch.float32)
     torch.set_num_threads(1)
     model = GapGRU(task.input_size, 4, 2, generator(0, "beside"))

@@ -15,7 +15,7 @@ from experiments.models.integrators import IntegratorSettings
 from experiments.runs.configuration import Configuration
 from experiments.seeds import generator
 from experiments.tasks.recorded.pieces import places
-from experiments.tasks.recorded.table import Table
+from experiments.tasks.recorded.table import TableTask
 from experiments.tasks.task import SPLITS
 from experiments.usage import UsageError
 
@@ -48,7 +48,7 @@ def table(folder, made=None, target="label", timed=True, **settings):
     asked = {"target": (target,)} if target else {"target": ("z",), "predict": "next"}
     timed = {"time": "t"} if timed else {}
     given = {"sequence": "who", "split": "sequence", "inputs": ("x", "z", "kind")} | asked | timed | settings
-    return Table(data=str(folder / "table.csv"), **given)
+    return TableTask(data=str(folder / "table.csv"), **given)
 
 
 def whole(task, split="test"):

@@ -19,7 +19,7 @@ from experiments.data.columns import Notation
 from experiments.data.numerals import numeral
 from experiments.data.table import read_table
 from experiments.data.untrusted import read_arrays
-from experiments.tasks.recorded.table import Table
+from experiments.tasks.recorded.table import TableTask
 from experiments.usage import UsageError
 
 ROWS = 40
@@ -46,7 +46,7 @@ def said_of(folder, text, name="a.csv", **settings):
     """What a table is understood as, or why it is refused, by the file's name alone."""
     (folder / name).write_bytes(text if isinstance(text, bytes) else text.encode())
     try:
-        return Table(data=str(folder / name), **settings).look()
+        return TableTask(data=str(folder / name), **settings).look()
     except UsageError as error:
         return f"refused: {str(error).replace(str(folder) + '/', '')}"
 
@@ -521,8 +521,8 @@ def test_a_gap_begins_a_new_piece_if_that_is_said(tmp_path):
     assert "1 gap(s) of more than 50 begin a new piece" in said
     said = said_of(tmp_path, text, time="t", split="p", gap=101.0)  # as long as the gap, and not longer
     assert "0 gap(s) of more than 101 begin" in said
-    (bridged,) = Table(**settings).evaluation("train", 9, 9, 0)
-    (cut,) = Table(**settings, gap=50.0).evaluation("train", 9, 9, 0)
+    (bridged,) = TableTask(**settings).evaluation("train", 9, 9, 0)
+    (cut,) = TableTask(**settings, gap=50.0).evaluation("train", 9, 9, 0)
     assert bridged.lengths.tolist() == [25]
     assert sorted(cut.lengths.tolist()) == [12, 13]
     assert float(cut.ts.max()) == 12.0
@@ -530,7 +530,7 @@ def test_a_gap_begins_a_new_piece_if_that_is_said(tmp_path):
     assert cut.targets[11, short].isnan().all()
     assert not bridged.targets[11].isnan().any()
     with pytest.raises(ValueError, match="`gap` is for stamps"):
-        Table(data="a.csv", gap=2.0)
+        TableTask(data="a.csv", gap=2.0)
     text = rows(lambda k: k // 8, lambda k: k % 8 + 9 * (k % 8 > 4), lambda k: k, lambda k: "uv"[k // 8 % 2], names="s;t;x;y")
     said = said_of(tmp_path, text, sequence="s", time="t", target=("y",), gap=5.0)
     assert "the target is of whole sequences, which gap=5 would cut" in said
@@ -712,7 +712,7 @@ def test_batches_of_a_table_are_the_same_in_another_dialect(tmp_path):
     (tmp_path / "b.csv").write_text("sep=|\n" + other.to_csv(index=False, sep="|"), encoding="utf-16")
     batches = []
     for name, more in (("a.csv", {}), ("b.csv", {"dates": "day-first"})):
-        (batch,) = Table(data=str(tmp_path / name), sequence="who", time="t", **more).evaluation("train", 99, 99, 0)
+        (batch,) = TableTask(data=str(tmp_path / name), sequence="who", time="t", **more).evaluation("train", 99, 99, 0)
         batches.append(batch)
     assert_close(batches[0].xs, batches[1].xs)
     assert_close(batches[0].ts, batches[1].ts)

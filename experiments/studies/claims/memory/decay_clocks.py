@@ -30,7 +30,7 @@ from experiments.studies.clocks.rollout import FINE
 from experiments.studies.results import Results, groups, spreads, where
 from experiments.studies.specs import Drawing, Table, across, in_order
 from experiments.studies.study import Point, Row, Run, Sizes, Study, grid, words_beside
-from experiments.studies.verdicts import Compared, Every, Part, Verdict
+from experiments.studies.verdicts import Compared, EveryComparison, Part, Verdict
 from experiments.tasks.recorded.recordings import Recorded
 
 __all__ = ["SPEEDS", "DecayClocks"]
@@ -208,16 +208,18 @@ class DecayClocks(Study):
         return Verdict(parts, {f"Euler, {_named(key)}: fall from c = 1": str(fall) for key, fall in euler.items()})
 
 
-def _kept(rows: pd.DataFrame) -> tuple[Every, str]:
+def _kept(rows: pd.DataFrame) -> tuple[EveryComparison, str]:
     falls = spreads(rows, ["recording", "cell", "exponent", "clock"], "fall")
     worst = max(falls, key=lambda key: falls[key].mean)
     return _each(rows, absent=True), f"the largest fall is {falls[worst]}, {_named(worst)}"
 
 
-def _each(rows: pd.DataFrame, *, absent: bool) -> Every:
+def _each(rows: pd.DataFrame, *, absent: bool) -> EveryComparison:
     """Compare the falls of every case with what counts."""
     cases = groups(rows, ["recording", "cell", "exponent", "clock"])
-    return Every({_named(key): Compared(paired(same["fall"]), FALL, absent, printed=False) for key, same in cases.items()})
+    return EveryComparison(
+        {_named(key): Compared(paired(same["fall"]), FALL, absent, printed=False) for key, same in cases.items()}
+    )
 
 
 def _least_and_most(falls: dict[Any, Spread]) -> str:

@@ -36,7 +36,7 @@ from experiments.studies.claims.ohno.pixels import EPOCH as EPOCH_OF_IMAGES
 from experiments.studies.claims.ohno.pixels import MNIST
 from experiments.studies.results import Results, groups, where
 from experiments.studies.specs import Bands, Table, across, first, in_order, run_count
-from experiments.studies.study import Measured, Point, Row, Run, Sizes, Study, data_path, grid, scales, words_beside
+from experiments.studies.study import Point, Row, Run, RunMeasures, Sizes, Study, data_path, grid, scales, words_beside
 from experiments.studies.verdicts import Part, Verdict, compared
 
 __all__ = ["OhnoGradients", "reach"]
@@ -187,7 +187,7 @@ class OhnoGradients(Study):
             **task, **network, **training, integrator="euler", seed=point["seed"], evaluation=sizes.held_out, threads=1
         )
 
-    def carry_out(self, run: Run, folder: Path) -> Measured:
+    def carry_out(self, run: Run, folder: Path) -> RunMeasures:
         """Train from one of the epochs to the next in the run's folder, and keep there what is measured at each.
 
         A signal may interrupt it at any time.
@@ -206,7 +206,7 @@ class OhnoGradients(Study):
                     write_atomically(kept, json.dumps(found))
                 rows += json.loads(kept.read_text(encoding="utf-8"))
             outcome = train(given, folder, resume=True)
-            return Measured(outcome.measures, rows, time.perf_counter() - begun)
+            return RunMeasures(outcome.measures, rows, time.perf_counter() - begun)
         finally:
             torch.set_num_threads(before)
 

@@ -22,7 +22,7 @@ from ctrnn import LowRankReduction, VectorField
 from discretize import SequenceModel
 from experiments.studies.study import data_path
 
-__all__ = ["FOLDER", "PUBLISHED", "Published", "reduced"]
+__all__ = ["FOLDER", "PUBLISHED", "PublishedNetwork", "reduced"]
 
 FOLDER = "published-networks/"
 LINT = "adrian-valente+lowrank_inference", "14bef71f733f66192944e074aeddbc41b132b7d0"  # Valente, Pillow and Ostojic 2022
@@ -31,7 +31,7 @@ PSYCHRNN = "murraylab+PsychRNN", "aff98e119d6f0ac780196ec50cc7166509d3938f"  # E
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedNetwork:
     """Names a network: repository and commit, the file and its SHA-256, the task in trials.py, and its step and noise.
 
     `printed`: the accuracy that their notebook shows, where it shows one.
@@ -83,7 +83,7 @@ def reduced(field: VectorField) -> VectorField:
 
 
 PUBLISHED = {
-    "rdm_lr_fig2": Published(
+    "rdm_lr_fig2": PublishedNetwork(
         POPULATIONS,
         "models/rdm_lr_fig2.pt",
         "4bf429668be00aad8eb84efc70fb661710431a713d73966dc1d5d45290ed30e5",
@@ -91,7 +91,7 @@ PUBLISHED = {
         0.05,
         1.0,
     ),
-    "mante_lr_fig1": Published(
+    "mante_lr_fig1": PublishedNetwork(
         POPULATIONS,
         "models/mante_lr_fig1.pt",
         "7f9c6ae33d89602da92a7da987494344e76add9b8ca7fd449497fe7b2872e786",
@@ -99,7 +99,7 @@ PUBLISHED = {
         0.0,
         1.0,
     ),
-    "mante_fr_fig1": Published(
+    "mante_fr_fig1": PublishedNetwork(
         POPULATIONS,
         "models/mante_fr_fig1.pt",
         "20bb3795393042c25c9316a08279f560f1086ecb815fdfc5810e214765cc3997",
@@ -107,7 +107,7 @@ PUBLISHED = {
         0.05,
         0.99,
     ),
-    "raposo_lr_fig1": Published(
+    "raposo_lr_fig1": PublishedNetwork(
         POPULATIONS,
         "models/raposo_lr_fig1.pt",
         "99a774c3ccb27d581a9ead6d25499af31e08d5d55ac775df0461549d1e28954c",
@@ -115,14 +115,14 @@ PUBLISHED = {
         0.0,
         0.995,
     ),
-    "raposo_fr_fig1": Published(
+    "raposo_fr_fig1": PublishedNetwork(
         POPULATIONS,
         "models/raposo_fr_fig1.pt",
         "0efd6a9aff2640d14f6c9e629b289de812209a3eb9183254c4dbaaea2ebbbffb",
         "modalities",
         0.05,
     ),
-    "romo_rank2_500": Published(
+    "romo_rank2_500": PublishedNetwork(
         POPULATIONS,
         "models/romo_rank2_500.pt",
         "12a34d62a19529eebcfea0cbafdc5c7579a293c03b5b2a5cd5ab83f87ffcc16f",
@@ -130,7 +130,7 @@ PUBLISHED = {
         0.005,
         1.0,
     ),
-    "dms_rank2_500": Published(
+    "dms_rank2_500": PublishedNetwork(
         POPULATIONS,
         "models/dms_rank2_500.pt",
         "77ab742072aa98ffc396275c230b8bb26b21567c9246a983eea8d90af3fa7864",
@@ -138,7 +138,7 @@ PUBLISHED = {
         0.05,
         1.0,
     ),
-    "rdm_rank1_512": Published(
+    "rdm_rank1_512": PublishedNetwork(
         LINT,
         "models/rdm_rank1_512.pt",
         "dd417e48de25318bfd0978502ad93d810b1105e67168fe94ae33b01e53b751f8",
@@ -146,7 +146,7 @@ PUBLISHED = {
         0.05,
         1.0,
     ),
-    "romo_rank2_512": Published(
+    "romo_rank2_512": PublishedNetwork(
         LINT,
         "models/romo_rank2_512.pt",
         "4d8e2e6cbb778a573af6a547421bf9aafd8e655cb6423e068e6ca0bba898b7f9",
@@ -154,21 +154,21 @@ PUBLISHED = {
         0.01,
         1.0,
     ),
-    "dms_rank2_512": Published(
+    "dms_rank2_512": PublishedNetwork(
         LINT,
         "models/dms_rank2_512.pt",
         "c6a3885b39a5e1ed8de6c140ebcc1d2190f376c3e72243f0af7f9513e2ee215b",
         "match, long",
         0.05,
     ),
-    "mante_rank1_512": Published(
+    "mante_rank1_512": PublishedNetwork(
         LINT,
         "models/mante_rank1_512.pt",
         "c36a2bbceef43101ae6032235ecc57b259d7e0cb8f75b3d40853a96de3054972",
         "context",
         0.03,
     ),
-    "psychrnn": Published(
+    "psychrnn": PublishedNetwork(
         PSYCHRNN,
         "docs/notebooks/weights/saved_weights.npz",
         "f3c2c34a03c870f1defb7f8a87a4382519a8a78ca5e49bd6536dd7c5bd9ead4f",

@@ -29,8 +29,20 @@ from experiments.studies.claims.time_steps import measures
 from experiments.studies.claims.time_steps.tables import gone, in_words, spread_of
 from experiments.studies.results import Results, groups, where
 from experiments.studies.specs import Table
-from experiments.studies.study import Described, Measured, Point, Record, Row, Run, Sizes, Study, data_path, scales, words_beside
-from experiments.studies.verdicts import Compared, Every, Part, Verdict
+from experiments.studies.study import (
+    Described,
+    Point,
+    Record,
+    Row,
+    Run,
+    RunMeasures,
+    Sizes,
+    Study,
+    data_path,
+    scales,
+    words_beside,
+)
+from experiments.studies.verdicts import Compared, EveryComparison, Part, Verdict
 
 __all__ = ["PublishedSteps"]
 
@@ -137,11 +149,11 @@ class PublishedSteps(Study):
         return PublishedRun(**point, trials=sizes.trials, updates=sizes.updates, epochs=sizes.epochs)
 
     @torch.no_grad()
-    def carry_out(self, run: Run, folder: Path) -> Measured:
+    def carry_out(self, run: Run, folder: Path) -> RunMeasures:
         torch.set_num_threads(1)
         asked, begun = run.configuration, time.perf_counter()
         of_one = {SINE: of_sine, BITS: of_bits}.get(asked.network, of_fetched)
-        return Measured({}, of_one(asked), time.perf_counter() - begun)
+        return RunMeasures({}, of_one(asked), time.perf_counter() - begun)
 
     def headline(self, record: Record) -> str:
         row = record["rows"][0]
@@ -202,8 +214,8 @@ def _lost(rows: pd.DataFrame, before: str, after: str) -> Spread:
     return paired(rows[before] - rows[after])
 
 
-def _none(differences: dict[str, Spread]) -> Every:
-    return Every({name: Compared(one, COUNTED, absent=True, printed=False) for name, one in differences.items()})
+def _none(differences: dict[str, Spread]) -> EveryComparison:
+    return EveryComparison({name: Compared(one, COUNTED, absent=True, printed=False) for name, one in differences.items()})
 
 
 def of_fetched(asked: PublishedRun) -> list[Row]:

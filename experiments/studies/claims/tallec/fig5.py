@@ -26,7 +26,7 @@ from experiments.studies.claims.training import MODELS, STEPS, TRAINING_SET, by_
 from experiments.studies.results import Results, groups, spreads
 from experiments.studies.specs import Bands, Table, across
 from experiments.studies.study import Point, Record, Row, Run, Sizes, Study, grid, words_beside
-from experiments.studies.verdicts import Compared, Every, Part, Verdict
+from experiments.studies.verdicts import Compared, EveryComparison, Part, Verdict
 from experiments.tasks.warps.recall import AnyWarp
 
 __all__ = ["TallecFigure5", "slower_tests"]
@@ -131,12 +131,12 @@ class TallecFigure5(Study):
         parts = [
             Part(
                 f"with {READINGS[reading]}, at warps {longest} times longer accuracies are decent",
-                Every({model: _short_of(1, of[model, longest], 1 - DECENT, absent=True) for model in MODELS}),
+                EveryComparison({model: _short_of(1, of[model, longest], 1 - DECENT, absent=True) for model in MODELS}),
                 each[longest],
             ),
             Part(
                 "gated and leaky are perfect within the range of the training, plain is not",
-                Every(
+                EveryComparison(
                     {
                         **{model: _short_of(1, of[model, 1], 1 - PERFECT, absent=True) for model in ("leaky", "gated")},
                         "plain": _short_of(1, of["plain", 1], 1 - PLAINS),
@@ -144,10 +144,10 @@ class TallecFigure5(Study):
                 ),
                 each[1],
             ),
-            Part("gated is better than plain all along", Every(ahead)),
+            Part("gated is better than plain all along", EveryComparison(ahead)),
             Part(
                 "plain is flatter, and gated loses more at seven to ten times",
-                Every(more),
+                EveryComparison(more),
             ),
         ]
         return Verdict(

@@ -21,7 +21,7 @@ from experiments.reports.spreads import NotEnoughError, number, paired
 from experiments.runs.configuration import Configuration
 from experiments.seeds import generator
 from experiments.studies.claims.time_steps import measures
-from experiments.studies.claims.time_steps.design import EULER, RHYTHM, Network, configured
+from experiments.studies.claims.time_steps.design import EULER, RHYTHM, DesignCell, configured
 from experiments.studies.claims.time_steps.prediction import predicted_r2
 from experiments.studies.claims.time_steps.tables import how_many, in_words, learned, lost, spread_of
 from experiments.studies.claims.training import learning_curve
@@ -34,7 +34,11 @@ from experiments.tasks.cognitive import Rhythm
 __all__ = ["StepCures"]
 
 TRAPEZOID, NOISY = "trapezoid", "euler-maruyama"
-CELLS = (Network(RHYTHM, "tanh", EULER, 0.2), Network(RHYTHM, "noisy", NOISY, 0.2), Network(RHYTHM, "tanh", TRAPEZOID, 1.0))
+CELLS = (
+    DesignCell(RHYTHM, "tanh", EULER, 0.2),
+    DesignCell(RHYTHM, "noisy", NOISY, 0.2),
+    DesignCell(RHYTHM, "tanh", TRAPEZOID, 1.0),
+)
 RATE, OTHERS, TUNED, FINE_RATE = 0.01, (0.003, 0.03, 0.1), 50, 1e-3
 COUNTED = 0.02
 AS_TRAINED, BY_EXACT, BY_EULER = "as trained", "50 exact steps more", "50 Euler steps more"

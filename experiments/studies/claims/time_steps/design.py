@@ -29,7 +29,7 @@ __all__ = [
     "TASKS",
     "TUTORIAL",
     "TUTORIAL_RATE",
-    "Network",
+    "DesignCell",
     "configured",
     "networks",
     "rate_of",
@@ -64,7 +64,7 @@ RATES_TRIED = (1e-3, 3e-3, 1e-2)
 TABLE = Path(__file__).with_name("rates.csv")
 
 
-class Network(NamedTuple):
+class DesignCell(NamedTuple):
     """Names a cell of the design."""
 
     task: str
@@ -73,33 +73,33 @@ class Network(NamedTuple):
     dt: float
 
 
-def networks(tasks: tuple[str, ...]) -> Iterator[Network]:
+def networks(tasks: tuple[str, ...]) -> Iterator[DesignCell]:
     """Yield the cells: those of all tasks first."""
-    yield from (Network(task, "tanh", *scheme) for scheme in SCHEMES for task in tasks)
-    yield from (Network(RHYTHM, *other) for other in OTHERS if RHYTHM in tasks)
+    yield from (DesignCell(task, "tanh", *scheme) for scheme in SCHEMES for task in tasks)
+    yield from (DesignCell(RHYTHM, *other) for other in OTHERS if RHYTHM in tasks)
 
 
 @cache
-def _tried() -> dict[Network, dict[float, float]]:
-    found: dict[Network, dict[float, float]] = {}
+def _tried() -> dict[DesignCell, dict[float, float]]:
+    found: dict[DesignCell, dict[float, float]] = {}
     with TABLE.open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
-            network = Network(row["task"], row["units"], row["step"], float(row["dt"]))
+            network = DesignCell(row["task"], row["units"], row["step"], float(row["dt"]))
             found.setdefault(network, {})[float(row["rate"])] = float(row["loss"])
     return found
 
 
-def rate_of(network: Network) -> float:
+def rate_of(network: DesignCell) -> float:
     """Return the rate of least validation loss; five steps a sample take that of Euler's step of their length."""
     if network.units in (SLOW, TUTORIAL):
         return TUTORIAL_RATE
-    tried = _tried()[network if network.units != SAMPLED else Network(network.task, "tanh", EULER, network.dt / 5)]
+    tried = _tried()[network if network.units != SAMPLED else DesignCell(network.task, "tanh", EULER, network.dt / 5)]
     return min(tried, key=tried.__getitem__)
 
 
 def configured(point: Point, sizes: Sizes) -> Configuration:
     """Configure the training at a point, at the point's own rate if it has one, else at the chosen one."""
-    network = Network(*(point[name] for name in Network._fields))
+    network = DesignCell(*(point[name] for name in DesignCell._fields))
     return by_adam(
         point,
         sizes,

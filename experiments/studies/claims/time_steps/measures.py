@@ -111,7 +111,7 @@ def held_inputs(task: Trials) -> dict[str, Tensor]:
 
 
 @dataclasses.dataclass(frozen=True)
-class Settled:
+class SettledOutputs:
     r"""Holds what trajectories do after a long wait: the output over time, and how much the states move.
 
     Shape:   outputs (time, n), moving (n,), dt from one of them to the next, h (n, state), mean (n, state).
@@ -148,7 +148,7 @@ def settled(
     step: Step | None,
     dt: float,
     times: tuple[float, float] = (WAIT, LOOK),
-) -> Settled:
+) -> SettledOutputs:
     """Hold an input from states h (n, state), for times (wait, look), by a step or, without one, exactly."""
     wait, look = (round(time / dt) for time in times)
     if step is None:
@@ -165,7 +165,7 @@ def settled(
         rnn = discretize.DiscreteRNN(field, step, dt=dt)
         states = rnn(x.expand(wait + look, len(h), -1), h[None])[0][wait:]
     y = read_out(states)[..., 0]
-    return Settled(y, states.std(0).square().mean(-1).sqrt(), dt, states[-1], states.mean(0))
+    return SettledOutputs(y, states.std(0).square().mean(-1).sqrt(), dt, states[-1], states.mean(0))
 
 
 def modified(field: VectorField, x: Tensor, dt: float) -> Callable[[Tensor, Tensor], Tensor]:

@@ -23,7 +23,7 @@ from experiments.studies.claims.time_steps.prediction import eigenvalue, predict
 from experiments.studies.claims.time_steps.tables import NAMES, gone, how_many, in_words, learned, lost, resting, spread_of
 from experiments.studies.folder import records_in
 from experiments.studies.found import Found
-from experiments.studies.report import Report, report_of
+from experiments.studies.report import StudyReport, report_of
 from experiments.studies.results import Results, where
 from experiments.studies.tables import write_tables
 from experiments.tasks.cognitive import Rhythm
@@ -69,7 +69,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldInput:
     """Holds what the networks of one cell do while an input is held."""
 
     rows: pd.DataFrame
@@ -107,7 +107,7 @@ class Held:
         return f"{self.mean('moving')}, {self.mean('exact moving')}"
 
 
-def text(found: Report) -> str:
+def text(found: StudyReport) -> str:
     """Write the page of a report."""
     results: Results = found.results
 
@@ -119,9 +119,9 @@ def text(found: Report) -> str:
         task = max(found, key=found.__getitem__)
         return f"{found[task]:.3f} ({task})"
 
-    def held(step: str, dt: float, task: str = RHYTHM, units: str = "tanh", x: str | None = None) -> Held:
+    def held(step: str, dt: float, task: str = RHYTHM, units: str = "tanh", x: str | None = None) -> HeldInput:
         chosen = {} if x is None else {"held": x}
-        return Held(where(results.rows, kind="held", task=task, step=step, dt=dt, units=units, **chosen))
+        return HeldInput(where(results.rows, kind="held", task=task, step=step, dt=dt, units=units, **chosen))
 
     return ENVIRONMENT.get_template("studies/claims/time_steps/page.md.jinja").render(
         found=found,
@@ -135,7 +135,7 @@ def text(found: Report) -> str:
         published=Found.read(TABLES.with_name("published-steps")),
         euler_step=discretize.Euler(),
         all_gone=gone(where(results.rows, kind="held", task=RHYTHM, step=EULER, held="0")),
-        fixed=Held(where(results.rows, kind="held", step=EULER)),
+        fixed=HeldInput(where(results.rows, kind="held", step=EULER)),
         tables={number: table.markdown() for number, table in enumerate(found.filled)},
         tasks=TASKS,
         dts=measures.DTS,

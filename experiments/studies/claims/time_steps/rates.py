@@ -18,7 +18,7 @@ from experiments.studies.claims.time_steps.design import (
     TABLE,
     TASKS,
     TUTORIAL,
-    Network,
+    DesignCell,
     configured,
     networks,
 )
@@ -74,7 +74,7 @@ class StepRates(Study):
 
     def verdict(self, results: Results) -> NoVerdict:
         rows = results.rows
-        best = rows.loc[rows.groupby(list(Network._fields))["loss"].idxmin()]["rate"].value_counts().sort_index()
+        best = rows.loc[rows.groupby(list(DesignCell._fields))["loss"].idxmin()]["rate"].value_counts().sort_index()
         found = ", ".join(f"{count} at {rate:g}" for rate, count in best.items())
         said = f"By the validation loss of one seed, of which no interval is known, the best rate is the same for few: {found}."
         return NoVerdict("No verdict", f"{said} It is a choice, and no claim.", final=True)

@@ -19,14 +19,14 @@ from experiments.reports.spreads import NotEnoughError, number, paired, spread
 from experiments.runs.configuration import Configuration
 from experiments.seeds import drawing, generator
 from experiments.studies.claims.time_steps import figures, measures
-from experiments.studies.claims.time_steps.design import EULER, RHYTHM, SMOOTH, TASKS, TUTORIAL, Network, configured, networks
+from experiments.studies.claims.time_steps.design import EULER, RHYTHM, SMOOTH, TASKS, TUTORIAL, DesignCell, configured, networks
 from experiments.studies.claims.time_steps.prediction import predicted_r2
 from experiments.studies.claims.time_steps.tables import NAMES, TABLES, in_words, learned, lost
 from experiments.studies.claims.time_steps.tutorial import trained_tutorial
 from experiments.studies.results import Results, groups, where
 from experiments.studies.specs import Drawing
-from experiments.studies.study import Measured, Point, Record, Row, Run, Sizes, Study, scales, words_beside
-from experiments.studies.verdicts import Compared, Every, Part, Verdict
+from experiments.studies.study import Point, Record, Row, Run, RunMeasures, Sizes, Study, scales, words_beside
+from experiments.studies.verdicts import Compared, EveryComparison, Part, Verdict
 from experiments.tasks.cognitive import Rhythm, Trials
 
 __all__ = ["TimeSteps", "of_others"]
@@ -93,7 +93,7 @@ class TimeSteps(Study):
     def configuration(self, point: Point, sizes: Sizes) -> Configuration:
         return configured(point, sizes)
 
-    def carry_out(self, run: Run, folder: Path) -> Measured:
+    def carry_out(self, run: Run, folder: Path) -> RunMeasures:
         """Train as all studies do, but the tutorial's network by its own loop."""
         if run.point["units"] != TUTORIAL:
             return super().carry_out(run, folder)
@@ -104,7 +104,7 @@ class TimeSteps(Study):
         try:
             model, found = trained_tutorial(task, *sizes, asked.training.seed)
             seconds = time.perf_counter() - begun
-            return Measured(found, self.measure(run, model, folder), seconds)
+            return RunMeasures(found, self.measure(run, model, folder), seconds)
         finally:
             torch.set_num_threads(threads)
 
@@ -197,8 +197,8 @@ def of_others(rows: pd.DataFrame, dt: float) -> Part:
     """Say whether no other task loses: each must not, for a yes, and one that does is a no."""
     found = {task: Compared(lost(same), COUNTED, absent=True, printed=False) for task, same in groups(rows, "task").items()}
     said = ", ".join(f"{task} {in_words(one.measured)}" for task, one in found.items())
-    return Part(f"no other task loses at dt/τ = {dt:g}", Every(found), said)
+    return Part(f"no other task loses at dt/τ = {dt:g}", EveryComparison(found), said)
 
 
-def is_main(network: Network) -> bool:
+def is_main(network: DesignCell) -> bool:
     return network.units == "tanh" and network.step in NAMES

@@ -11,7 +11,7 @@ from discretize.kernels.price import builds_at_once
 from experiments.seeds import generator
 from experiments.symbols.laws.equal_blocks import EqualBlocks
 from experiments.symbols.trained.methods import METHODS
-from experiments.symbols.trained.runs import Run, _TimedLoop, read_runs, trained
+from experiments.symbols.trained.runs import TrainedPredictor, _TimedLoop, read_runs, trained
 from experiments.symbols.trained.table import main, table
 
 SOURCE = EqualBlocks(pairs=3, least=2, most=5)
@@ -64,7 +64,7 @@ def test_a_prediction_knows_only_the_symbols_before(method):
 
 def test_a_row_has_the_best_of_all_runs_and_the_medians():
     runs = [
-        Run("EqualBlocks", "RNN, DH, FB", units, 3, 0, 1.0, 10, 0.0, best, best + 7, False)
+        TrainedPredictor("EqualBlocks", "RNN, DH, FB", units, 3, 0, 1.0, 10, 0.0, best, best + 7, False)
         for units, best in zip((4, 8, 16), (9, 5, 30), strict=True)
     ]
     assert table(runs).splitlines()[-1] == "| RNN, DH, FB | 5.0 | 8 | 9 | 16 | 10 | 3 | 0 |"
