@@ -14,7 +14,7 @@ from typing import ClassVar
 from experiments.reports.spreads import NotEnoughError
 from experiments.studies.specs import Bands, Table
 from experiments.studies.study import SCALES, RunMeasures, Sizes, Study, grid
-from experiments.studies.verdicts import Part, Verdict
+from experiments.studies.verdicts import ClaimPart, ClaimVerdict
 
 
 @functools.cache
@@ -88,7 +88,9 @@ class Fake(Study):
     def verdict(self, results):
         if len(results.records) < 3:
             raise NotEnoughError("three runs are needed")
-        return Verdict([Part("a", True), Part("b", False)], {"largest": float(results.runs["loss"].max())}, "Some of it <is>.")
+        return ClaimVerdict(
+            [ClaimPart("a", True), ClaimPart("b", False)], {"largest": float(results.runs["loss"].max())}, "Some of it <is>."
+        )
 
 
 class Empty(Fake):

@@ -38,7 +38,7 @@ from experiments.studies.clocks.rollout import FINE, Rollout, largest_magnitude
 from experiments.studies.results import Results
 from experiments.studies.specs import Drawing
 from experiments.studies.study import COMPARISON, Point, Record, Row, Run, Sizes, Study
-from experiments.studies.verdicts import Verdict
+from experiments.studies.verdicts import ClaimVerdict
 from experiments.tasks.task import Batch, Task
 
 __all__ = ["Comparison"]
@@ -151,7 +151,7 @@ class Comparison(Study):
     def headline(self, record: Record) -> str:
         return f"{self.score} {record['measures'].get(self.score, math.nan):.4g} run as trained"
 
-    def verdict(self, results: Results) -> Verdict:
+    def verdict(self, results: Results) -> ClaimVerdict:
         return conclusion(results, self.layout)
 
     def files(self, results: Results) -> dict[str, str]:

@@ -20,7 +20,7 @@ from experiments.compare.cells import BY_RUN, BY_TRAINING, ROUNDING, ComparisonL
 from experiments.reports import spreads
 from experiments.reports.spreads import NotEnoughError, Spread, number
 from experiments.studies.results import Results
-from experiments.studies.verdicts import Verdict
+from experiments.studies.verdicts import ClaimVerdict
 
 __all__ = [
     "ALIKE",
@@ -152,7 +152,7 @@ def holm(ps: Sequence[float]) -> list[float]:
 
 
 @dataclass(frozen=True)
-class ComparisonOutcome(Verdict):
+class ComparisonOutcome(ClaimVerdict):
     """Holds what a comparison found; no claim is judged."""
 
     told: int = 0

@@ -18,7 +18,7 @@ from ctrnn.storage.files import read_file
 from experiments.files import MOST_JSON
 from experiments.reports.pages import short_paragraphs
 from experiments.studies.specs import FilledTable
-from experiments.studies.verdicts import Part, Verdict, partial_words
+from experiments.studies.verdicts import ClaimPart, ClaimVerdict, partial_words
 from experiments.usage import UsageError
 
 if TYPE_CHECKING:
@@ -59,9 +59,9 @@ class Found:
     versions: str
 
     @property
-    def verdict(self) -> Verdict:
-        parts = [Part(claim, ANSWERS[answer], evidence) for claim, answer, evidence in self.parts]
-        return Verdict(parts, summary=self.summary, another=self.another)
+    def verdict(self) -> ClaimVerdict:
+        parts = [ClaimPart(claim, ANSWERS[answer], evidence) for claim, answer, evidence in self.parts]
+        return ClaimVerdict(parts, summary=self.summary, another=self.another)
 
     @property
     def sentence(self) -> str:

@@ -19,7 +19,7 @@ from experiments.studies.results import Results
 from experiments.studies.specs import FilledTable
 from experiments.studies.study import SMOKE, Study
 from experiments.studies.tables import ABOUT_TABLES, read_tables
-from experiments.studies.verdicts import NoVerdict, Verdict
+from experiments.studies.verdicts import ClaimVerdict, NoVerdict
 
 __all__ = ["StudyReport", "report_of"]
 
@@ -34,7 +34,7 @@ class StudyReport:
     study: Study
     asked: Mapping[str, Any]
     results: Results
-    verdict: Verdict | NoVerdict
+    verdict: ClaimVerdict | NoVerdict
     filled: Sequence[FilledTable]
     figures: Mapping[str, Figure]
 
@@ -71,7 +71,7 @@ class StudyReport:
     @property
     def found(self) -> Found:
         """Return what this says without its runs, to be kept."""
-        verdict = self.verdict if isinstance(self.verdict, Verdict) else Verdict([], summary=self.verdict.sentence)
+        verdict = self.verdict if isinstance(self.verdict, ClaimVerdict) else ClaimVerdict([], summary=self.verdict.sentence)
         return Found(
             heading=self.word,
             parts=[(part.begun, part.answer, part.numbers) for part in verdict.parts],
@@ -147,7 +147,7 @@ def report_of(folder: Path, study: Study | None = None) -> StudyReport:
     return StudyReport(study, asked, results, verdict, filled, _figures(study, results))
 
 
-def _verdict(study: Study, scale: str, results: Results) -> Verdict | NoVerdict:
+def _verdict(study: Study, scale: str, results: Results) -> ClaimVerdict | NoVerdict:
     if scale == SMOKE:
         return NoVerdict("No verdict", "Nothing was trained to decide this.")
     if not results.records:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from discretize import SequenceModel
     from experiments.studies.results import Results
     from experiments.studies.specs import FigureSpec, Table
-    from experiments.studies.verdicts import NoVerdict, Verdict
+    from experiments.studies.verdicts import ClaimVerdict, NoVerdict
 
 __all__ = [
     "COMPARISON",
@@ -193,7 +193,7 @@ class Study(ABC):
         return []
 
     @abstractmethod
-    def verdict(self, results: Results) -> Verdict | NoVerdict:
+    def verdict(self, results: Results) -> ClaimVerdict | NoVerdict:
         """Judge the claim, or say why none is to be judged. Raises: NotEnoughError where these results do not decide."""
 
     def files(self, results: Results) -> dict[str, str]:

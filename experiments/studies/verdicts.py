@@ -34,7 +34,19 @@ from experiments.reports.spreads import NotEnoughError, Spread, difference, numb
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Answer", "Compared", "EveryComparison", "NoVerdict", "Part", "Verdict", "compared", "need_intervals", "partial_words"]
+__all__ = [
+    "Answer",
+    "ClaimPart",
+    "ClaimVerdict",
+    "Compared",
+    "EveryComparison",
+    "NoVerdict",
+    "Part",
+    "Verdict",
+    "compared",
+    "need_intervals",
+    "partial_words",
+]
 
 Answer = Literal["yes", "no", "undecided"]
 Word = Literal["reproduced", "partly", "not reproduced", "undecided"]
@@ -135,7 +147,7 @@ class EveryComparison:
 
 
 @dataclass(frozen=True)
-class Part:
+class ClaimPart:
     """Says of one part of a claim whether it holds, and by which numbers.
 
     Args:    holds: whether it does; or comparisons, which answer by intervals; or None where nothing that was run decides.
@@ -176,16 +188,16 @@ class Part:
 
 def compared(
     claim: str, ours: pd.Series, theirs: pd.Series, effect: float, more: str = "", *, absent: bool = False, printed: bool = True
-) -> Part:
+) -> ClaimPart:
     """Make a part on the difference between two means over seeds, with both means as evidence.
 
     Args:    more: follows them;  effect, absent, printed: as `Compared` has them.
     """
     evidence = f"{number(float(ours.mean()))} against {number(float(theirs.mean()))}{more}"
-    return Part(claim, Compared(difference(ours, theirs), effect, absent, printed), evidence)
+    return ClaimPart(claim, Compared(difference(ours, theirs), effect, absent, printed), evidence)
 
 
-def need_intervals(parts: Iterable[Part]) -> None:
+def need_intervals(parts: Iterable[ClaimPart]) -> None:
     """Refuse differences that have no interval. Raises: NotEnoughError."""
     compared = [part.holds for part in parts if isinstance(part.holds, Compared | EveryComparison)]
     each = [one for holds in compared for one in (holds.of.values() if isinstance(holds, EveryComparison) else [holds])]
@@ -200,7 +212,7 @@ def partial_words(runs: str) -> str:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ClaimVerdict:
     """Judges a claim of several parts, in a word that follows from their answers.
 
     The levels of its comparisons are adjusted by Holm's method.
@@ -209,7 +221,7 @@ class Verdict:
              the experiment is another one than that of the claim, which it then leaves undecided, whatever was found.
     """
 
-    parts: Sequence[Part]
+    parts: Sequence[ClaimPart]
     numbers: Mapping[str, float | int | str] = field(default_factory=dict)
     summary: str = ""
     another: str = ""
@@ -237,7 +249,7 @@ class Verdict:
         return f"{self.another} What was found in it: {found}" if self.another else found
 
 
-def _together(parts: Sequence[Part]) -> list[Part]:
+def _together(parts: Sequence[ClaimPart]) -> list[ClaimPart]:
     """Give the comparisons of a study the levels at which they are judged beside one another."""
     comparisons = [part.holds for part in parts if isinstance(part.holds, Compared | EveryComparison)]
     found = levels([chance(lambda level, of=one: of.at(level) != "undecided") for one in comparisons])  # type: ignore[misc]
@@ -274,3 +286,6 @@ class NoVerdict:
     numbers: Mapping[str, float | int | str] = field(default_factory=dict)
     word: Literal[""] = ""
     final: bool = False
+
+
+Part, Verdict = ClaimPart, ClaimVerdict  # as `ctrnn_experiments` names them

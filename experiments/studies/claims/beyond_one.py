@@ -24,7 +24,7 @@ from experiments.studies.clocks.rollout import FINE, RATES, Rollout, roll_out
 from experiments.studies.results import Results, groups, where
 from experiments.studies.specs import Bands, Table, across, in_order, only
 from experiments.studies.study import Point, Row, Run, Sizes, Study, grid, scales, words_beside
-from experiments.studies.verdicts import Compared, Part, Verdict, need_intervals
+from experiments.studies.verdicts import ClaimPart, ClaimVerdict, Compared, need_intervals
 from experiments.tasks.task import Batch
 
 __all__ = ["GatesBeyondOne"]
@@ -202,11 +202,11 @@ class GatesBeyondOne(Study):
             for row in every
         ]
 
-    def verdict(self, results: Results) -> Verdict:
+    def verdict(self, results: Results) -> ClaimVerdict:
         costs, speeds = where(results.rows, kind="cost"), where(results.rows, kind="speed", way="own")
         if where(costs, gate="sigmoid").empty or where(costs, gate="softplus").empty:
             raise NotEnoughError("softplus and sigmoid gates are needed, trained by Euler steps and exactly.")
-        parts, more = list[Part](), "by more than with sigmoid gates"
+        parts, more = list[ClaimPart](), "by more than with sigmoid gates"
         for task, name in TASKS.items():
             mine = {gate: where(costs, task=task, gate=gate, trained="euler").set_index("seed") for gate in GATES}
             if mine["softplus"].empty:
@@ -227,28 +227,30 @@ class GatesBeyondOne(Study):
             parts += [_part(claim, ahead["softplus"], AHEAD, tried)]
             parts += [_part(f"{name} at s = {FAST:g}: they are {more}", ahead["softplus"] - ahead["sigmoid"], AHEAD, tried)]
         need_intervals(parts)
-        return Verdict([*parts, *_alive(results)], {**_diverged(results), **_numbers(costs)})
+        return ClaimVerdict([*parts, *_alive(results)], {**_diverged(results), **_numbers(costs)})
 
 
-def _without(results: Results, task: str, name: str) -> list[Part]:
+def _without(results: Results, task: str, name: str) -> list[ClaimPart]:
     """Say that there is nothing to measure where every training by Euler's step diverged; nothing of a task that was left out."""
     tried = where(results.runs, task=task, gate="softplus", trained="euler")
     said = f"{len(tried)} of {len(tried)} trainings diverged, so that there is nothing to measure"
     return (
-        [Part(f"{name}: what softplus gates trained by Euler's step come to, and what is lost", None, said)] if len(tried) else []
+        [ClaimPart(f"{name}: what softplus gates trained by Euler's step come to, and what is lost", None, said)]
+        if len(tried)
+        else []
     )
 
 
-def _part(claim: str, differences: pd.Series, effect: float, tried: int) -> Part:
+def _part(claim: str, differences: pd.Series, effect: float, tried: int) -> ClaimPart:
     """Answer by the interval of differences over seeds, those of which there are both."""
     pairs = differences.dropna()
-    return Part(claim, Compared(paired(pairs), effect, printed=False), _left(len(pairs), tried))
+    return ClaimPart(claim, Compared(paired(pairs), effect, printed=False), _left(len(pairs), tried))
 
 
-def _passes(name: str, shares: pd.Series, tried: int) -> Part:
+def _passes(name: str, shares: pd.Series, tried: int) -> ClaimPart:
     claim = f"{name}: more than {PASSES:g} of g dt is above 1 after training by Euler's step"
     said = f"a share of {shares.mean():.3f}"
-    return Part(
+    return ClaimPart(
         claim, Compared(paired(shares), PASSES, printed=False), "; ".join(filter(None, (_left(len(shares), tried), said)))
     )
 
@@ -258,7 +260,7 @@ def _left(seeds: int, tried: int) -> str:
     return f"{seeds} of {tried} seeds are left" if seeds < tried else ""
 
 
-def _alive(results: Results) -> list[Part]:
+def _alive(results: Results) -> list[ClaimPart]:
     """Say of exponential gates whether capped steps are trained to the end where Euler's are not."""
     mine = {way: where(results.runs, gate="exponential", trained=way)["key"] for way in ("euler", "capped-euler")}
     if not all(map(len, mine.values())):
@@ -266,7 +268,7 @@ def _alive(results: Results) -> list[Part]:
     gone = {way: int(keys.isin(results.diverged).sum()) for way, keys in mine.items()}
     holds = None if not gone["euler"] else not gone["capped-euler"]
     said = "; ".join(f"{WAYS[way]}: {gone[way]} of {len(keys)} diverged" for way, keys in mine.items())
-    return [Part("exponential gates, where Euler's step diverges in training, a capped one does not", holds, said)]
+    return [ClaimPart("exponential gates, where Euler's step diverges in training, a capped one does not", holds, said)]
 
 
 def _diverged(results: Results) -> dict[str, float | int | str]:

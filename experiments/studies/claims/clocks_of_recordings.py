@@ -24,7 +24,7 @@ from experiments.studies.clocks.known_speeds import GATES, HALF, at_known_speeds
 from experiments.studies.results import Results, groups, where
 from experiments.studies.specs import Bands, Table, in_order, only
 from experiments.studies.study import Point, Row, Run, Sizes, Study, data_path, grid, scales, words_beside
-from experiments.studies.verdicts import Compared, Part, Verdict
+from experiments.studies.verdicts import ClaimPart, ClaimVerdict, Compared
 from experiments.tasks.recorded.at_speeds import HARAtSpeeds
 
 __all__ = ["CELLS", "TRAININGS", "ClocksOfRecordings"]
@@ -141,11 +141,11 @@ class ClocksOfRecordings(Study):
         assert batch.ts is not None
         return at_known_speeds(played, model, batch, batch.ts.diff(dim=0), len(task.slowness) / sum(task.slowness))
 
-    def verdict(self, results: Results) -> Verdict:
+    def verdict(self, results: Results) -> ClaimVerdict:
         found = groups(results.rows, ["training", "cell"])
         if absent := [cell for cell in CELLS if ("hidden", cell) not in found]:
             raise NotEnoughError(f"no run of {', '.join(absent)} is done yet")
-        judged, ps = dict[tuple[str, str], list[Part]](), dict[str, list[float]]()
+        judged, ps = dict[tuple[str, str], list[ClaimPart]](), dict[str, list[float]]()
         for training in (training for training in TRAININGS if training != UNWARPED):
             ps[training] = []
             without = found.get((training, CONSTANT), results.rows.iloc[:0])
@@ -157,10 +157,10 @@ class ClocksOfRecordings(Study):
                 p = rows["p"].dropna()
                 ps[training] += [p.min(), p.max()]
                 judged[training, cell] = [
-                    Part(CLAIMS[0].format(cell), _more_than_half(1 - p)),
-                    Part(CLAIMS[1].format(cell), _more_than_half(kept_by(rows, TRUE, without))),
+                    ClaimPart(CLAIMS[0].format(cell), _more_than_half(1 - p)),
+                    ClaimPart(CLAIMS[1].format(cell), _more_than_half(kept_by(rows, TRUE, without))),
                 ]
-        parts = Verdict([part for both in judged.values() for part in both]).parts
+        parts = ClaimVerdict([part for both in judged.values() for part in both]).parts
         left, said = iter(parts), list[str]()
         answers = {key: [next(left) for _ in both] for key, both in judged.items()}
         for training, its in ps.items():
@@ -176,10 +176,10 @@ class ClocksOfRecordings(Study):
                 f"Trained unwarped: p is {number(control.low)} to {number(control.high)}; at changing speeds the error is "
                 f"{number(own.low)} to {number(own.high)}, and on the true clock {number(clock.low)} to {number(clock.high)}."
             )
-        return Verdict(parts, summary=" ".join(said))
+        return ClaimVerdict(parts, summary=" ".join(said))
 
 
-def in_words(answers: dict[str, list[Part]]) -> str:
+def in_words(answers: dict[str, list[ClaimPart]]) -> str:
     """Say of each claim for which cells it holds, for which it does not, and for which that is undecided."""
     said = list[str]()
     for claim, same in zip(CLAIMS, zip(*answers.values(), strict=True), strict=True):

@@ -41,7 +41,7 @@ from experiments.studies.clocks.rollout import INTEGRATORS, RATES, WAYS, Rollout
 from experiments.studies.results import Results, groups, where
 from experiments.studies.specs import Drawing, Table, across
 from experiments.studies.study import Point, Row, Run, Sizes, Study, grid, scales, summary_of, words_beside
-from experiments.studies.verdicts import Part, Verdict
+from experiments.studies.verdicts import ClaimPart, ClaimVerdict
 from experiments.tasks.task import Batch
 from experiments.tasks.warps.clocked import ClockedRecall
 
@@ -139,7 +139,7 @@ class Compressed(Study):
             for clock, batch in batches.items()
         ]
 
-    def verdict(self, results: Results) -> Verdict:
+    def verdict(self, results: Results) -> ClaimVerdict:
         rows = given(results)
         exact = where(rows, trained=EXACT, on="slow", way=EXACT)
         taylor = where(rows, trained="euler", on="slow", way="euler")
@@ -154,10 +154,12 @@ class Compressed(Study):
         breaks = fastest["accuracy"].max() <= LOST
         keeps = exact["accuracy"].min() >= KEPT and change <= 0.02
         parts = [
-            Part(
+            ClaimPart(
                 "Taylor steps break where time is compressed, the exact model, by the theorem, does not", bool(breaks and keeps)
             ),
-            Part("Taylor steps break there, not where it is stretched", bool(breaks and stretched["accuracy"].min() >= KEPT)),
+            ClaimPart(
+                "Taylor steps break there, not where it is stretched", bool(breaks and stretched["accuracy"].min() >= KEPT)
+            ),
         ]
         held, lost = held_and_lost(rows, KEPT, LOST)
         hidden = run_as_trained(not_given(results))
@@ -186,7 +188,7 @@ class Compressed(Study):
             **moved_numbers(rows, TRAINED),
             "trainings that diverged": len(results.diverged),
         }
-        return Verdict(parts, numbers, summary)
+        return ClaimVerdict(parts, numbers, summary)
 
 
 def on_clocks(task: ClockedRecall, clocks: Sequence[float], training: TrainingSettings) -> dict[float, Batch]:

@@ -32,7 +32,7 @@ from experiments.studies.clocks.rollout import INTEGRATORS, RATES, WAYS, ways_of
 from experiments.studies.results import Results, spreads, where
 from experiments.studies.specs import Drawing, Table, across
 from experiments.studies.study import Point, Row, Run, Sizes, Study, grid, scales, words_beside
-from experiments.studies.verdicts import Part, Verdict
+from experiments.studies.verdicts import ClaimPart, ClaimVerdict
 from experiments.tasks.recorded.recordings import Recorded
 
 __all__ = ["CompressedRecordings"]
@@ -112,7 +112,7 @@ class CompressedRecordings(Study):
         clocks = (True, False) if task.speed == 1 else (True,)
         return crosswise(task, ways, training, AccuracyAndGate, SOURCES[run.configuration.task_name].speeds, clocks)
 
-    def verdict(self, results: Results) -> Verdict:
+    def verdict(self, results: Results) -> ClaimVerdict:
         rows = with_falls(run_as_trained(where(results.rows, clock_given=True, on=1.0)))
         trained = {name: set(where(rows, recording=name, clock=1.0)["trained"]) for name in SOURCES} if len(rows) else {}
         judged = [name for name, ways in trained.items() if {"euler", EXACT} <= ways]
@@ -120,7 +120,7 @@ class CompressedRecordings(Study):
             raise NotEnoughError("a model trained by Euler steps and one trained exactly, at c = 1, are needed.")
         for name in judged:
             check_learned(rows, name)
-        parts, falls_in_words, worth_in_words = list[Part](), list[str](), list[str]()
+        parts, falls_in_words, worth_in_words = list[ClaimPart](), list[str](), list[str]()
         numbers = dict[str, float | int | str]()
         for name in judged:
             title, mine, fastest = SOURCES[name].name, where(rows, recording=name), SOURCES[name].speeds[-1]
@@ -131,13 +131,15 @@ class CompressedRecordings(Study):
             loses = falls["euler"].mean >= FALL
             taylor = where(mine, trained="euler")
             kept = falls[EXACT].mean < FALL and (taylor[taylor["largest"] <= 1]["fall"] < FALL).all()
-            parts.append(Part(f"Taylor steps lose {title} at the fastest speed", loses))
-            parts.append(Part(f"they do where g dt is above 1, and the exact model does not lose {title}", bool(loses and kept)))
+            parts.append(ClaimPart(f"Taylor steps lose {title} at the fastest speed", loses))
+            parts.append(
+                ClaimPart(f"they do where g dt is above 1, and the exact model does not lose {title}", bool(loses and kept))
+            )
             for clock in (fastest, SOURCES[name].speeds[0]):
                 worth = worth_of_the_clock(where(results.rows, recording=name, on=1.0, clock=clock))
                 if worth is not None:
                     at = f"{title} at c = {clock_words(clock)}"
-                    parts.append(Part(f"the exact model needs to be given the clock for {at}", worth.mean >= FALL))
+                    parts.append(ClaimPart(f"the exact model needs to be given the clock for {at}", worth.mean >= FALL))
                     worth_in_words.append(f"{at} {worth}")
         summary = (
             "Given how fast it is played, models trained and run in one way at c = 1 lose accuracy (over rates and seeds): "
@@ -145,7 +147,7 @@ class CompressedRecordings(Study):
             "The control: the same exact models, not given it, have so much less accuracy (over rates and seeds): "
             f"{'; '.join(worth_in_words)}."
         )
-        return Verdict(parts, numbers, summary)
+        return ClaimVerdict(parts, numbers, summary)
 
 
 def worth_of_the_clock(rows: pd.DataFrame) -> Spread | None:

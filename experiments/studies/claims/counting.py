@@ -29,7 +29,7 @@ from experiments.seeds import generator
 from experiments.studies.results import Results, groups, once, where
 from experiments.studies.specs import Bands, Table
 from experiments.studies.study import Described, Point, Record, Row, Run, RunMeasures, Sizes, Study, grid, scales, words_beside
-from experiments.studies.verdicts import Part, Verdict
+from experiments.studies.verdicts import ClaimPart, ClaimVerdict
 from experiments.symbols.laws.equal_blocks import EqualBlocks
 from experiments.symbols.scores import bits
 from experiments.symbols.trained.methods import METHODS, Ascending, Learner, Torch
@@ -307,7 +307,7 @@ class Counting(Study):
     def headline(self, record: Record) -> str:
         return f"regret {record['measures']['regret']:.1f} bits" if record["measures"] else "diverged"
 
-    def verdict(self, results: Results) -> Verdict:
+    def verdict(self, results: Results) -> ClaimVerdict:
         runs = kept(results)
         runs = runs[runs["method"].isin(RECURRENT)]
         knowing = runs[runs["kept"] != UNKNOWN]
@@ -319,9 +319,11 @@ class Counting(Study):
         evidence = f"{len(ramps)} of the {len(knowing)} that know n, {first} of the {len(best)} of them with the fewest bits"
         on = int(((knowing["far"] - 1).abs() < KNOWN).sum())
         parts = [
-            Part("it builds a base-2 counter", 2 * digits > len(knowing), f"digits keep n in {digits} of {len(knowing)}"),
-            Part("it keeps n otherwise than in digits and ramps", 2 * others > len(knowing), f"{others} of {len(knowing)}"),
-            Part("it keeps n in numbers that change alike with each a", 2 * len(ramps) > len(knowing), evidence),
-            Part("it counts on at four times the longest line, to 10 %", 2 * on > len(knowing), f"{on} of {len(knowing)}"),
+            ClaimPart("it builds a base-2 counter", 2 * digits > len(knowing), f"digits keep n in {digits} of {len(knowing)}"),
+            ClaimPart("it keeps n otherwise than in digits and ramps", 2 * others > len(knowing), f"{others} of {len(knowing)}"),
+            ClaimPart("it keeps n in numbers that change alike with each a", 2 * len(ramps) > len(knowing), evidence),
+            ClaimPart("it counts on at four times the longest line, to 10 %", 2 * on > len(knowing), f"{on} of {len(knowing)}"),
         ]
-        return Verdict(parts, {f"regret, {word}": str(spread(same["regret"])) for word, same in groups(runs, "kept").items()})
+        return ClaimVerdict(
+            parts, {f"regret, {word}": str(spread(same["regret"])) for word, same in groups(runs, "kept").items()}
+        )

@@ -26,7 +26,7 @@ from experiments.studies.clocks.oracle_clocks import SEQUENCES, SYMBOLS, accurac
 from experiments.studies.results import Results, groups, spreads, where
 from experiments.studies.specs import Bands, Table, at_end, in_order
 from experiments.studies.study import Point, Row, Run, Sizes, Study, grid, scales, words_beside
-from experiments.studies.verdicts import Compared, EveryComparison, Part, Verdict
+from experiments.studies.verdicts import ClaimPart, ClaimVerdict, Compared, EveryComparison
 
 __all__ = ["CELLS", "SOLVED", "LearnedClocks"]
 
@@ -216,11 +216,11 @@ class LearnedClocks(Study):
             rows.append({"kind": "beyond", "times": times, "at_ends": accuracy_held(model, symbols, targets, times * warp)})
         return [*rows, {"kind": "gate", **at_change(model.field, symbols, clock)}]
 
-    def verdict(self, results: Results) -> Verdict:
+    def verdict(self, results: Results) -> ClaimVerdict:
         runs, rows = with_training(results.runs), groups(with_training(results.rows), ["training", "warp", "cell"])
         if absent := [cell for cell in CELLS if where(runs, cell=cell, training=EVERY).empty]:
             raise NotEnoughError(f"no run of {', '.join(absent)} is done yet")
-        solved = dict[tuple[str, int, str], list[Part]]()
+        solved = dict[tuple[str, int, str], list[ClaimPart]]()
         for (training, warp), same in groups(runs, ["training", "warp"]).items():
             accuracies = spreads(same, "cell", "accuracy")
             if CONSTANT in accuracies and accuracies[CONSTANT].high < SOLVED:
@@ -229,8 +229,8 @@ class LearnedClocks(Study):
         constant = spreads(where(runs, cell=CONSTANT, training=EVERY), "warp", "accuracy")
         leaky = ", ".join(f"{number(value.mean)} at {warp}" for warp, value in constant.items())
         if not solved:
-            return Verdict([], another=f"No cell with gates solves it where a constant gate does not ({CONSTANT}, {leaky}).")
-        judged = iter(Verdict([part for parts in solved.values() for part in parts]).parts)
+            return ClaimVerdict([], another=f"No cell with gates solves it where a constant gate does not ({CONSTANT}, {leaky}).")
+        judged = iter(ClaimVerdict([part for parts in solved.values() for part in parts]).parts)
         solved = {key: [next(judged) for _ in parts] for key, parts in solved.items()}
         first, others = ({key: solved[key] for key in solved if (key[0] == EVERY) is which} for which in (True, False))
         summary = [f"With a constant gate accuracy is {leaky} repetitions."]
@@ -240,9 +240,9 @@ class LearnedClocks(Study):
         ):
             if found:
                 summary.append(f"Where it falls short {how}cells with gates solve the task in {in_words(found, rows)}.")
-        return Verdict([part for parts in solved.values() for part in parts], summary=" ".join(summary))
+        return ClaimVerdict([part for parts in solved.values() for part in parts], summary=" ".join(summary))
 
-    def _of_cell(self, rows: pd.DataFrame, warp: int) -> list[Part]:
+    def _of_cell(self, rows: pd.DataFrame, warp: int) -> list[ClaimPart]:
         kept = where(rows, kind="instead").pivot_table(index="seed", columns="gate", values="at_ends")
         lost = {gate: kept[LEARNED] - kept[gate] for gate in (FIRST, SPREAD_OUT, UNIFORM)}
         better = min((lost[gate] for gate in (FIRST, SPREAD_OUT)), key=lambda values: float(values.mean()))
@@ -251,15 +251,15 @@ class LearnedClocks(Study):
             "of constants": Compared(paired(lost[UNIFORM]), LOST, printed=False),
         }
         return [
-            Part(
+            ClaimPart(
                 "a symbol lasts as long however often it is repeated",
                 Compared(paired(1 - powers(rows)[warp]), HALF, printed=False),
             ),
-            Part("the true clock answers in the gates' place, and constants do not", EveryComparison(in_its_place)),
+            ClaimPart("the true clock answers in the gates' place, and constants do not", EveryComparison(in_its_place)),
         ]
 
 
-def in_words(solved: dict[tuple[str, int, str], list[Part]], rows: dict[Any, pd.DataFrame]) -> str:
+def in_words(solved: dict[tuple[str, int, str], list[ClaimPart]], rows: dict[Any, pd.DataFrame]) -> str:
     """Say in how many cases the gate is the clock, and in which the true clock stands in its place."""
     ps = [exponents(rows[key])[key[1]].mean for key in solved]
     clocks, stands = (

@@ -33,7 +33,7 @@ from experiments.studies.claims.tallec.fig7 import SHAKESPEARE
 from experiments.studies.results import Results, groups, where
 from experiments.studies.specs import Drawing, Table, at_end, run_count
 from experiments.studies.study import Point, Row, Run, Sizes, Study, data_path, grid, scales, words_beside
-from experiments.studies.verdicts import Part, Verdict
+from experiments.studies.verdicts import ClaimPart, ClaimVerdict
 from experiments.tasks.next_character import NextCharacter
 from experiments.tasks.warps.repeated_text import RepeatText
 
@@ -179,14 +179,14 @@ class LectureAblation(Study):
         }
         return [{"unit": unit, **{name: values[unit] for name, values in columns.items()}} for unit in range(after.shape[1])]
 
-    def verdict(self, results: Results) -> Verdict:
+    def verdict(self, results: Results) -> ClaimVerdict:
         learned = where(results.rows, biases="learned")
         found = {pair: spread(agreements(rows)) for pair, rows in groups(learned, ["task", "model"]).items()}
         tasks = [task for task in TASKS if task == "repeats" or any(of == task for of, _ in found)]
         if absent := [f"{model}, {TASKS[task]}" for task in tasks for model in MODELS if (task, model) not in found]:
             raise NotEnoughError(f"no run of {'; '.join(absent)} is done yet")
         parts = [
-            Part(
+            ClaimPart(
                 f"{TASKS[task]}, {MODELS[model]}: after training units forget in the order that was set",
                 *_kept(results, task, model),
             )
@@ -196,7 +196,7 @@ class LectureAblation(Study):
         numbers: dict[str, float | int | str] = {
             f"rank correlation, {TASKS[task]}, {MODELS[model]}": str(found[task, model]) for task in tasks for model in MODELS
         }
-        return Verdict(parts, numbers)
+        return ClaimVerdict(parts, numbers)
 
 
 def _kept(results: Results, task: str, model: str) -> tuple[bool, str]:

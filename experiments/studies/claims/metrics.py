@@ -31,7 +31,7 @@ from experiments.seeds import generator
 from experiments.studies.results import Results, groups, where
 from experiments.studies.specs import Bands, Table, across, first, in_order
 from experiments.studies.study import Described, Point, Record, Row, Run, RunMeasures, Sizes, Study, grid, scales, words_beside
-from experiments.studies.verdicts import Part, Verdict
+from experiments.studies.verdicts import ClaimPart, ClaimVerdict
 from experiments.symbols.laws.equal_blocks import EqualBlocks
 from experiments.symbols.scores import bits
 
@@ -238,7 +238,7 @@ class Metrics(Study):
     def headline(self, record: Record) -> str:
         return f"regret {record['measures']['training']:.1f} bits"
 
-    def verdict(self, results: Results) -> Verdict:
+    def verdict(self, results: Results) -> ClaimVerdict:
         gaps = apart(results)
         gaps = gaps[gaps["metric"].isin(RECURRENT) & (gaps["step"] == EARLY)]
         by_kind = {kind: where(gaps, dampening=kind)["apart"] for kind in (PAPER, SEQUENCES)}
@@ -255,5 +255,7 @@ class Metrics(Study):
         ):
             said = f"a median of {number(float(by_kind[kind].median()))} bits, at most {number(float(by_kind[kind].max()))}"
             seeds = gaps["seed"].nunique()
-            parts.append(Part(claim, bool(holds), f"RBPM and RUOP, {EARLY} steps, tanh beside logistic, {seeds} seeds: {said}"))
-        return Verdict(parts)
+            parts.append(
+                ClaimPart(claim, bool(holds), f"RBPM and RUOP, {EARLY} steps, tanh beside logistic, {seeds} seeds: {said}")
+            )
+        return ClaimVerdict(parts)

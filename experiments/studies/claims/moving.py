@@ -24,7 +24,7 @@ from experiments.studies.clocks.rollout import INTEGRATORS, WAYS
 from experiments.studies.results import Results, where
 from experiments.studies.specs import Drawing, Table, across, only
 from experiments.studies.study import Point, Row, Run, Sizes, Study, grid, words_beside
-from experiments.studies.verdicts import Part, Verdict
+from experiments.studies.verdicts import ClaimPart, ClaimVerdict
 from experiments.tasks.warps.clocked import ClockedRecall, MovingRecall
 
 __all__ = ["MovingSymbols"]
@@ -82,7 +82,7 @@ class MovingSymbols(Study):
     def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[Row]:
         return Compressed().measure(run, model, folder)
 
-    def verdict(self, results: Results) -> Verdict:
+    def verdict(self, results: Results) -> ClaimVerdict:
         def at(trained: str, on: str, way: str) -> pd.DataFrame:
             found = where(results.rows, trained=trained, on=on, way=way)
             if found.empty:
@@ -93,7 +93,7 @@ class MovingSymbols(Study):
         if exact[exact["clock"].isin(TRAINED["slow"])]["accuracy"].max() < KEPT:
             raise NotEnoughError(f"no model has learned the task (the best accuracy is {number(exact['accuracy'].max())}).")
         parts = [
-            Part(
+            ClaimPart(
                 f"trained and run exactly on {on} clocks, models keep their accuracy on every clock",
                 keeps(found),
                 f"{span(found)}; states differ from those at c = 1 by up to {number(found['states'].max(), 2)}, where held "
@@ -104,7 +104,7 @@ class MovingSymbols(Study):
         ]
         apart, _ = difference_between_clocks(results.rows)
         parts.append(
-            Part(
+            ClaimPart(
                 "as of held symbols, whatever weights are run exactly have one accuracy on all clocks",
                 apart <= SAME,
                 f"it differs by up to {number(apart, 2)}",
@@ -112,14 +112,14 @@ class MovingSymbols(Study):
         )
         stretched, fastest = taylor[taylor["clock"] <= 1], where(taylor, clock=CLOCKS[-1])
         parts += [
-            Part(
+            ClaimPart(
                 "Taylor steps keep it where time is stretched and lose it where it is compressed",
                 keeps(stretched) and bool(fastest["accuracy"].max() <= LOST),
                 f"{span(stretched)} up to c = 1, {', '.join(f'{span(where(taylor, clock=c))} at c = {c:g}' for c in BEYOND)}",
             ),
-            Part("it is the step that loses it: run exactly, the same weights keep it", keeps(same), span(same)),
+            ClaimPart("it is the step that loses it: run exactly, the same weights keep it", keeps(same), span(same)),
         ]
-        return Verdict(parts)
+        return ClaimVerdict(parts)
 
 
 def keeps(rows: pd.DataFrame) -> bool:

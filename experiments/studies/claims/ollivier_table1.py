@@ -19,7 +19,7 @@ from experiments.reports.spreads import NotEnoughError, difference, spread
 from experiments.studies.results import Results, groups
 from experiments.studies.specs import Dots, Table
 from experiments.studies.study import Described, Point, Record, Row, Run, RunMeasures, Sizes, Study, grid, scales, words_beside
-from experiments.studies.verdicts import Compared, EveryComparison, Part, Verdict
+from experiments.studies.verdicts import ClaimPart, ClaimVerdict, Compared, EveryComparison
 from experiments.symbols.laws.distant_xor import DistantXOR
 from experiments.symbols.laws.equal_blocks import EqualBlocks
 from experiments.symbols.laws.insertions import Insertions
@@ -184,8 +184,8 @@ class OllivierTable1(Study):
     def headline(self, record: Record) -> str:
         return f"regret {record['measures']['best']:.1f} bits" if record["measures"] else ""
 
-    def verdict(self, results: Results) -> Verdict:
-        parts: list[Part] = []
+    def verdict(self, results: Results) -> ClaimVerdict:
+        parts: list[ClaimPart] = []
         numbers: dict[str, float | int | str] = {}
         for name, rows in groups(chosen(results), "source").items():
             found = {method: spread(same["best"]) for method, same in groups(rows, "method").items()}
@@ -197,13 +197,13 @@ class OllivierTable1(Study):
             claim = (
                 f"{TITLES['xor']}: GLNNs by the recurrent metrics come below {SOLVED:.0%} of wrong results in half of the runs"
             )
-            parts.append(Part(claim, 2 * solved >= len(of), f"{solved} of {len(of)}"))
+            parts.append(ClaimPart(claim, 2 * solved >= len(of), f"{solved} of {len(of)}"))
         if not parts:
             raise NotEnoughError("no model is done yet both by FB and by an invariant method")
-        return Verdict(parts, numbers)
+        return ClaimVerdict(parts, numbers)
 
 
-def _judged(title: str, found: Mapping[str, Iterable[float]]) -> list[Part]:
+def _judged(title: str, found: Mapping[str, Iterable[float]]) -> list[ClaimPart]:
     """Judge a source by the regret of each run: by both metrics together, so that the better of two stands for neither."""
     parts = []
     for model in ("RNN", "GNN", "GLNN"):
@@ -211,12 +211,12 @@ def _judged(title: str, found: Mapping[str, Iterable[float]]) -> list[Part]:
         if gradient in found and ours:
             evidence = "; ".join(f"{method}: {spread(found[method])}" for method in (*ours, gradient))
             less = _less([regret for method in ours for regret in found[method]], found[gradient])
-            parts.append(Part(f"{title}: invariance helps {model}s", less, evidence))
+            parts.append(ClaimPart(f"{title}: invariance helps {model}s", less, evidence))
     if parts and len(found) == len(METHODS):
         glnns = _by_metrics(found, "GLNN")
         regrets = [regret for method in glnns for regret in found[method]]
         others = {method: _less(regrets, found[method]) for method in METHODS if method not in glnns}
-        parts.append(Part(f"{title}: GLNNs by the recurrent metrics have the fewest bits", EveryComparison(others)))
+        parts.append(ClaimPart(f"{title}: GLNNs by the recurrent metrics have the fewest bits", EveryComparison(others)))
     return parts
 
 

@@ -35,7 +35,7 @@ from experiments.studies.resampling import ByFold, auroc_drawn, difference_drawn
 from experiments.studies.results import Results, where
 from experiments.studies.specs import Drawing, Table, across, first
 from experiments.studies.study import Point, Record, Row, Run, Sizes, Study, data_path, distinct, words_beside
-from experiments.studies.verdicts import Compared, Part, Verdict
+from experiments.studies.verdicts import ClaimPart, ClaimVerdict, Compared
 from experiments.tasks.recorded.patients import FOLDS, VALUES, Patients
 
 __all__ = ["COMPARISONS", "JUMPING", "LIKELY", "MODELS", "SLOWEST", "PhysioNetFolds"]
@@ -154,7 +154,7 @@ def over_seeds(results: Results) -> float:
     return seed_deviation(folds for (model, _, read), folds in drawn(results).items() if read == TRAINED and "mixed" not in model)
 
 
-def parts_found(results: Results) -> list[tuple[ModelComparison, Part, Spread]]:
+def parts_found(results: Results) -> list[tuple[ModelComparison, ClaimPart, Spread]]:
     """Answer the comparisons beside one another; undecided is what was run in too few folds, left out what was in none."""
     found, answers = drawn(results), []
     for one in COMPARISONS:
@@ -164,12 +164,12 @@ def parts_found(results: Results) -> list[tuple[ModelComparison, Part, Spread]]:
             measured = difference_drawn(ours, theirs, deviation)
             enough = measured.count >= ENOUGH and deviation >= 0
             compared = Compared(measured, one.effect, printed=one.effect != COUNTS) if enough else None
-            answers.append((one, Part(one.words, compared), measured))
-    judged = Verdict([part for _, part, _ in answers]).parts
+            answers.append((one, ClaimPart(one.words, compared), measured))
+    judged = ClaimVerdict([part for _, part, _ in answers]).parts
     return [(one, part, measured) for (one, _, measured), part in zip(answers, judged, strict=True)]
 
 
-def in_words(about: str, parts: Sequence[tuple[ModelComparison, Part, Spread]]) -> str:
+def in_words(about: str, parts: Sequence[tuple[ModelComparison, ClaimPart, Spread]]) -> str:
     """Say of one question which differences are there, and how many of the others are not or are not told apart."""
     yes = [f"{one.words} {measured.mean:.4f}" for one, part, measured in parts if part.answer == "yes"]
     others = [(part.answer, measured.mean) for _, part, measured in parts if part.answer != "yes"]
@@ -358,7 +358,7 @@ class PhysioNetFolds(Study):
             rows.append({"read": COUNT, "ranks": _ranks(batch.xs[..., VALUES:].sum((0, 2)))})
         return rows
 
-    def verdict(self, results: Results) -> Verdict:
+    def verdict(self, results: Results) -> ClaimVerdict:
         found, parts = drawn(results), parts_found(results)
         if not parts:
             raise NotEnoughError("of two models that are compared no fold is done")
@@ -371,4 +371,4 @@ class PhysioNetFolds(Study):
         numbers = {name: f"{value:.4f}" for name, value in controls.items()}
         said += [f"Control, {name}: AUROC {words}." for name, words in numbers.items()]
         said.append(f"Deviation over seeds in one fold: {number(over_seeds(results), 2)}." if over_seeds(results) > 0 else "")
-        return Verdict([part for _, part, _ in parts], numbers, " ".join(said))
+        return ClaimVerdict([part for _, part, _ in parts], numbers, " ".join(said))

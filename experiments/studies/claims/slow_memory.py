@@ -28,7 +28,7 @@ from experiments.studies.claims.training import once
 from experiments.studies.results import Results, groups, spreads, where
 from experiments.studies.specs import Dots, Table, across
 from experiments.studies.study import Point, Row, Run, Sizes, Study, data_path, grid, words_beside
-from experiments.studies.verdicts import Part, Verdict
+from experiments.studies.verdicts import ClaimPart, ClaimVerdict
 from experiments.tasks.recorded.har import HAR
 from experiments.tasks.two_sequence import TwoSequence
 
@@ -140,29 +140,29 @@ class SlowMemory(Study):
             for around in (SURROUNDINGS if run.point["task"] == "two-sequence" else RECORDED)
         ]
 
-    def verdict(self, results: Results) -> Verdict:
+    def verdict(self, results: Results) -> ClaimVerdict:
         accuracies = spreads(where(results.runs, task="two-sequence"), ["exponent", "c"], "accuracy")
         if absent := [f"r = {r:g}" for r in (0.0, 2.0) if (r, FORGETS) not in accuracies]:
             raise NotEnoughError(f"no run with {' and '.join(absent)}, c = {FORGETS} is done yet")
         laws = groups(forgotten(results), ["exponent", "when", "around"])
         leaky, slow = accuracies[0.0, FORGETS], accuracies[2.0, FORGETS]
         parts = [
-            Part(
+            ClaimPart(
                 "free units forget polynomially for r = 2, exponentially for r = 0",
                 self._all(laws, 2.0, ["free"], "polynomial") and self._all(laws, 0.0, ["free"], "exponential"),
                 f"r = 2: {laws_in_words(laws[2.0, 'start', 'free'])}; r = 0: {laws_in_words(laws[0.0, 'start', 'free'])}",
             ),
-            Part(
+            ClaimPart(
                 "driven units forget exponentially for r = 2, too",
                 self._all(laws, 2.0, ["driven"], "exponential"),
                 laws_in_words(laws[2.0, "start", "driven"]),
             ),
-            Part(
+            ClaimPart(
                 "a network of them does not, where one of leaky units does",
                 self._all(laws, 2.0, ["noise"], "polynomial") and self._all(laws, 0.0, ["noise"], "exponential"),
                 f"r = 2: {laws_in_words(laws[2.0, 'start', 'noise'])}; r = 0: {laws_in_words(laws[0.0, 'start', 'noise'])}",
             ),
-            Part(
+            ClaimPart(
                 f"r = 2 solves the task at α = {FORGETS}/T, where leaky networks stay at chance",
                 slow.low >= SOLVED and leaky.high <= CHANCE,
                 f"r = 2: {slow}, r = 0: {leaky}",
@@ -171,9 +171,9 @@ class SlowMemory(Study):
         ]
         numbers = {f"accuracy, r = {r:g}, c = {c}": str(found) for (r, c), found in accuracies.items()}
         recorded = spreads(where(results.runs, task="har"), "exponent", "accuracy")
-        return Verdict(parts, numbers | {f"accuracy on recordings, r = {r:g}": str(found) for r, found in recorded.items()})
+        return ClaimVerdict(parts, numbers | {f"accuracy on recordings, r = {r:g}": str(found) for r, found in recorded.items()})
 
-    def _recorded(self, laws: dict[Any, pd.DataFrame]) -> list[Part]:
+    def _recorded(self, laws: dict[Any, pd.DataFrame]) -> list[ClaimPart]:
         """Judge by recordings of people who walk and rest, where there are any."""
         driven, network = RECORDED[:2], RECORDED[2:]
         claims = (
@@ -181,7 +181,7 @@ class SlowMemory(Study):
             "under recordings, too, an untrained network of them does not, where one of leaky units does",
         )
         if any((r, "start", around) not in laws for r in (0.0, 2.0) for around in RECORDED):
-            return [Part(claim, None, "no recordings") for claim in claims]
+            return [ClaimPart(claim, None, "no recordings") for claim in claims]
         found = {
             (r, around): f"r = {r:g}, {around}: {laws_in_words(laws[r, 'start', around])}"
             for r in (2.0, 0.0)
@@ -189,8 +189,8 @@ class SlowMemory(Study):
         }
         slow, leaky = self._all(laws, 2.0, network, "polynomial"), self._all(laws, 0.0, network, "exponential")
         return [
-            Part(claims[0], self._all(laws, 2.0, driven, "exponential"), "; ".join(found[2.0, one] for one in driven)),
-            Part(claims[1], slow and leaky, "; ".join(found[r, one] for r in (2.0, 0.0) for one in network)),
+            ClaimPart(claims[0], self._all(laws, 2.0, driven, "exponential"), "; ".join(found[2.0, one] for one in driven)),
+            ClaimPart(claims[1], slow and leaky, "; ".join(found[r, one] for r in (2.0, 0.0) for one in network)),
         ]
 
     @staticmethod

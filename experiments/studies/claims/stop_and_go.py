@@ -23,7 +23,7 @@ from experiments.studies.clocks.oracle_clocks import DTYPES, NO_ORACLE, SEQUENCE
 from experiments.studies.results import Results, groups, where
 from experiments.studies.specs import Drawing, Table
 from experiments.studies.study import Point, Record, Row, Run, Sizes, Study, grid, words_beside
-from experiments.studies.verdicts import Part, Verdict
+from experiments.studies.verdicts import ClaimPart, ClaimVerdict
 
 __all__ = ["ADAM", "EXACT", "NAMES", "PAPERS", "StopAndGoStudy", "configuration_of"]
 
@@ -119,21 +119,21 @@ class StopAndGoStudy(Study):
         off = (f"{number(row['largest'])} ({row['clock']})" for row in record["rows"] if row["dtype"] == "float64")
         return f"off by {', '.join(off)}"
 
-    def verdict(self, results: Results) -> Verdict:
+    def verdict(self, results: Results) -> ClaimVerdict:
         found = differences(results.rows)
         if absent := [cell for cell in EXACT if cell not in {name for name, _ in found}]:
             raise NotEnoughError(f"no run of {', '.join(absent)} is done yet")
         judged = {at: largest for at, largest in found.items() if at[1] != NO_ORACLE or at[0] in GATELESS}
         exact = {at: largest for at, largest in judged.items() if at[1] in EXACT[at[0]]}
         others = {at: largest for at, largest in judged.items() if at not in exact}
-        parts = [Part(f"{cell} is exact, going at the {clock}", largest == 0) for (cell, clock), largest in exact.items()]
-        parts += [Part(f"{cell} is not exact, {clock}", largest > MOVED) for (cell, clock), largest in others.items()]
+        parts = [ClaimPart(f"{cell} is exact, going at the {clock}", largest == 0) for (cell, clock), largest in exact.items()]
+        parts += [ClaimPart(f"{cell} is not exact, {clock}", largest > MOVED) for (cell, clock), largest in others.items()]
         summary = (
             "This is a theorem, checked on trained weights: "
             f"{list(exact.values()).count(0)} of the {len(exact)} pairs of cell and clock that should be exact are so to the "
             f"bit, in float32 and float64; those that should not be differ by at least {number(min(others.values()))}."
         )
-        return Verdict(parts, {f"{cell}, {clock}": largest for (cell, clock), largest in judged.items()}, summary)
+        return ClaimVerdict(parts, {f"{cell}, {clock}": largest for (cell, clock), largest in judged.items()}, summary)
 
 
 def configuration_of(point: Point, sizes: Sizes, **task: Any) -> Configuration:

@@ -13,7 +13,7 @@ from experiments.studies.claims.training import MODELS
 from experiments.studies.results import Results, spreads
 from experiments.studies.specs import Dots, Table
 from experiments.studies.study import Point, Sizes, Study, grid, words_beside
-from experiments.studies.verdicts import Part, Verdict
+from experiments.studies.verdicts import ClaimPart, ClaimVerdict
 
 __all__ = ["Unwarped"]
 
@@ -71,13 +71,13 @@ class Unwarped(Study):
             threads=1,  # with as many always, the bits are the same however the cores are shared out
         )
 
-    def verdict(self, results: Results) -> Verdict:
+    def verdict(self, results: Results) -> ClaimVerdict:
         found = spreads(results.runs, "model", "accuracy")
         if absent := [model for model in MODELS if model not in found]:
             raise NotEnoughError(f"no run of {', '.join(absent)} is done yet")
-        parts = [Part(f"{model} is successful", found[model].low >= SUCCESS, str(found[model])) for model in MODELS]
+        parts = [ClaimPart(f"{model} is successful", found[model].low >= SUCCESS, str(found[model])) for model in MODELS]
         summary = (
             f"{sum(part.holds is True for part in parts)} of {len(MODELS)} architectures reach an accuracy of {SUCCESS} in "
             f"every run: {', '.join(f'{model} {found[model]}' for model in MODELS)}."
         )
-        return Verdict(parts, {f"accuracy, {model}": str(found[model]) for model in MODELS}, summary)
+        return ClaimVerdict(parts, {f"accuracy, {model}": str(found[model]) for model in MODELS}, summary)

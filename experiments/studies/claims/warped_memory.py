@@ -45,7 +45,7 @@ from experiments.studies.clocks.oracle_clocks import SEQUENCES, SYMBOLS, symbols
 from experiments.studies.results import Results, where
 from experiments.studies.specs import Bands, Table, in_order, run_count
 from experiments.studies.study import Point, Row, Run, Sizes, Study, grid, key_of, scales, words_beside
-from experiments.studies.verdicts import Compared, Part, Verdict
+from experiments.studies.verdicts import ClaimPart, ClaimVerdict, Compared
 
 __all__ = ["CELLS", "WarpedMemory"]
 
@@ -321,14 +321,14 @@ class WarpedMemory(Study):
             outcome = train(dataclasses.replace(run.configuration, training=training), place)
         return {ANOTHER: copy.deepcopy(outcome.model).double()}
 
-    def verdict(self, results: Results) -> Verdict:
+    def verdict(self, results: Results) -> ClaimVerdict:
         found = solving(results)
         if absent := [cell for cell in CELLS if where(found, cell=cell)["warp"].nunique() < 2]:
             raise NotEnoughError(f"networks of two warps are needed that solve their task: {', '.join(absent)}")
         parts = [part for cell in CELLS for part in self._of_cell(results, where(found, cell=cell), cell)]
-        return Verdict([*parts, self._controls(networks(results))])
+        return ClaimVerdict([*parts, self._controls(networks(results))])
 
-    def _of_cell(self, results: Results, rows: pd.DataFrame, cell: str) -> list[Part]:
+    def _of_cell(self, results: Results, rows: pd.DataFrame, cell: str) -> list[ClaimPart]:
         name = NAMES.get(cell, cell)
         held = where(results.rows, kind="held by warps", weights=TRAINED)
         right = held[held["key"].isin(rows["key"])].pivot_table(index="key", columns="by_warp", values="right")
@@ -341,30 +341,30 @@ class WarpedMemory(Study):
         slow = paired(rows["exponent"] * rows["warp"])
         solved = paired((rows["forgotten_solved"] / rows["forgotten"]).map(math.log2))
         parts = [
-            Part(f"{name}: memory ends", counted(paired(right[1] - right[16]), HALF), solvers),
-            Part(
+            ClaimPart(f"{name}: memory ends", counted(paired(right[1] - right[16]), HALF), solvers),
+            ClaimPart(
                 f"{name}: it lasts in proportion to the largest warp",
                 None if too_many else counted(slope, POWER, absent=True),
                 f"p = {number(1 + slope.mean)}" + (f", {kept} of {solvers} left out, which have not forgotten" if kept else ""),
             ),
-            Part(
+            ClaimPart(
                 f"{name}: no attractor holds it",
                 counted(paired(1 - apart), HALF),
                 f"{len(apart)} networks with symbols at which states come to rest",
             ),
-            Part(f"{name}: modes are slow while it lasts", counted(slow, FACTOR, absent=True), solvers),
-            Part(f"{name}: gates stay open", counted(paired(rows["gate"]), OPEN), solvers),
-            Part(f"{name}: solved, the same weights remember as long", counted(solved, FACTOR, absent=True), solvers),
+            ClaimPart(f"{name}: modes are slow while it lasts", counted(slow, FACTOR, absent=True), solvers),
+            ClaimPart(f"{name}: gates stay open", counted(paired(rows["gate"]), OPEN), solvers),
+            ClaimPart(f"{name}: solved, the same weights remember as long", counted(solved, FACTOR, absent=True), solvers),
         ]
         lost = (gates["learned"] - gates[ANOTHER]).dropna() if ANOTHER in gates else pd.Series(dtype=float)
         factors = of_start(results, cell)
         parts += [
-            Part(
+            ClaimPart(
                 f"{name}: gates of another network do not serve",
                 counted(paired(lost), SPOILT) if len(lost) else None,
                 f"{len(lost)} pairs",
             ),
-            Part(
+            ClaimPart(
                 f"{name}: the times of the start do not set it",
                 counted(paired(factors), FACTOR, absent=True) if len(factors) else None,
                 f"{len(factors)} pairs",
@@ -373,16 +373,16 @@ class WarpedMemory(Study):
         if cell == "lstm":
             at_warp = right[1].reindex(rows["key"]).to_numpy()
             claim = f"{name}: gates that are shut keep it"
-            parts.append(Part(claim, counted(paired(at_warp - rows["shut_after"].to_numpy()), LOST, absent=True), solvers))
+            parts.append(ClaimPart(claim, counted(paired(at_warp - rows["shut_after"].to_numpy()), LOST, absent=True), solvers))
         return parts
 
-    def _controls(self, rows: pd.DataFrame) -> Part:
+    def _controls(self, rows: pd.DataFrame) -> ClaimPart:
         latches, untrained = where(rows, weights=LATCH), where(rows, weights=UNTRAINED)
         holds = bool(
             (latches["apart"] == 1).all() and (latches["at_the_end"] == 1).all() and (untrained["apart"].dropna() == 0).all()
         )
         some = len(latches) and len(untrained)
-        return Part(
+        return ClaimPart(
             "the same measures find the attractors of a latch, and none in untrained networks",
             holds if some else None,
             f"pairs apart {spread(latches['apart'])} of {len(latches)} latches, {spread(untrained['apart'].dropna())} of "

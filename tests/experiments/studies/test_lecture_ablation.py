@@ -14,7 +14,7 @@ from experiments.reports.spreads import NotEnoughError
 from experiments.runs.training import train
 from experiments.studies.claims.lecture_ablation import LectureAblation, unseen
 from experiments.studies.results import Results
-from experiments.studies.verdicts import Verdict
+from experiments.studies.verdicts import ClaimVerdict
 from experiments.usage import UsageError
 
 study = LectureAblation()
@@ -45,7 +45,7 @@ def record(model: str, measured: Callable[[int], float], seed: int = 0, biases: 
             "measures": {"accuracy": 0.9, "loss": 0.1}, "seconds": 1.0, "diverged": None, "made": {}}  # fmt: skip
 
 
-def verdict(*records: dict) -> Verdict:
+def verdict(*records: dict) -> ClaimVerdict:
     return study.verdict(Results(records))
 
 

@@ -9,10 +9,10 @@ import pytest
 from scipy.stats import t, ttest_1samp, ttest_ind
 
 from experiments.reports.spreads import NotEnoughError, Spread, difference, paired
-from experiments.studies.verdicts import Compared, EveryComparison, Part, Verdict
+from experiments.studies.verdicts import ClaimPart, ClaimVerdict, Compared, EveryComparison
 
 HALF = t.ppf(0.975, 10)  # of a standard error of 1
-YES, NO, UNDECIDED = Part("a", True, "1"), Part("b", False, "2"), Part("c", None, "3")
+YES, NO, UNDECIDED = ClaimPart("a", True, "1"), ClaimPart("b", False, "2"), ClaimPart("c", None, "3")
 
 
 def interval(low, high):
@@ -57,7 +57,7 @@ def test_an_effect_of_nothing_can_be_told_from_nothing_by_no_interval(effect):
 )
 def test_an_effect_is_undecided_where_the_interval_holds_both_nothing_and_what_is_printed(low, high, effect, answer):
     assert Compared(interval(low, high), effect).answer == answer
-    assert Part("a", Compared(interval(low, high), effect)).answer == answer
+    assert ClaimPart("a", Compared(interval(low, high), effect)).answer == answer
 
 
 @pytest.mark.parametrize(
@@ -104,9 +104,9 @@ def test_a_level_widens_an_interval_as_students_law_does():
 def test_differences_of_one_study_are_judged_by_holms_steps():
     chances = [2 * t.sf(size, 10) for size in (2.3, 4.0, 3.0)]
     reject = dict(zip(range(3), multipletests(chances), strict=True))
-    parts = [Part("a", Compared(Spread(size, size - HALF, size + HALF, 11, 10), 0.1)) for size in (2.3, 4.0, 3.0)]
-    assert [part.answer == "yes" for part in Verdict(parts).parts] == [reject[k] for k in range(3)]
-    assert [part.answer for part in Verdict([parts[0]]).parts] == ["yes"]  # alone it is one of one
+    parts = [ClaimPart("a", Compared(Spread(size, size - HALF, size + HALF, 11, 10), 0.1)) for size in (2.3, 4.0, 3.0)]
+    assert [part.answer == "yes" for part in ClaimVerdict(parts).parts] == [reject[k] for k in range(3)]
+    assert [part.answer for part in ClaimVerdict([parts[0]]).parts] == ["yes"]  # alone it is one of one
 
 
 def multipletests(chances):
@@ -125,8 +125,8 @@ def test_a_wider_interval_takes_an_answer_back_and_gives_no_other():
     assert wide.measured.at(0.99).low < 0 < wide.measured.at(0.99).high < 1
     assert wide.answer == "undecided"
     assert str(wide).endswith("(among others 99 %: -0.0706 to 0.8706), which holds 0")
-    unsure = Part("b", Compared(Spread(0.0, -2.0, 2.0, 6, 5), 1.0))
-    assert [part.answer for part in Verdict([Part("a", smaller), *[unsure] * 4]).parts] == ["undecided"] * 5
+    unsure = ClaimPart("b", Compared(Spread(0.0, -2.0, 2.0, 6, 5), 1.0))
+    assert [part.answer for part in ClaimVerdict([ClaimPart("a", smaller), *[unsure] * 4]).parts] == ["undecided"] * 5
 
 
 def test_words_are_of_the_interval_that_answers():
@@ -135,9 +135,9 @@ def test_words_are_of_the_interval_that_answers():
 
 
 def test_a_verdict_made_again_of_its_own_parts_is_the_same():
-    parts = [Part("a", Compared(interval(low, low + 0.02), 0.5)) for low in (0.001, 0.003, 0.02)]
-    once = Verdict(parts)
-    assert Verdict(once.parts).parts == once.parts == replace(once, another="more").parts
+    parts = [ClaimPart("a", Compared(interval(low, low + 0.02), 0.5)) for low in (0.001, 0.003, 0.02)]
+    once = ClaimVerdict(parts)
+    assert ClaimVerdict(once.parts).parts == once.parts == replace(once, another="more").parts
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_a_verdict_made_again_of_its_own_parts_is_the_same():
 )
 def test_of_several_each_has_to_hold(highs, answer):
     several = EveryComparison({str(high): Compared(interval(-0.01, high), 0.1, absent=True, printed=False) for high in highs})
-    assert several.answer == Part("a", several).answer == answer
+    assert several.answer == ClaimPart("a", several).answer == answer
     if answer == "undecided" and highs:
         assert "0.05 " in str(several)
         gone = EveryComparison({**several.of, "gone": Compared(interval(0.5, 0.52), 0.1, absent=True, printed=False)})
@@ -161,28 +161,28 @@ def test_the_word_is_the_one_that_undecided_parts_could_not_change():
                 "reproduced" if "no" not in one else "not reproduced" if "yes" not in one else "partly"
                 for one in map(set, answers)
             }
-            assert Verdict(parts).word == (words.pop() if len(words) == 1 else "undecided"), parts
-    assert Verdict([]).word == "undecided"
+            assert ClaimVerdict(parts).word == (words.pop() if len(words) == 1 else "undecided"), parts
+    assert ClaimVerdict([]).word == "undecided"
 
 
 def test_what_is_neither_true_nor_false_is_no_answer():
     for holds in ("no", math.nan, [], 0.5):
         with pytest.raises(TypeError, match=r"is True, False, None or a Compared; got .* for 'a'"):
-            Part("a", holds)
-    assert [Part("a", np.bool_(holds)).answer for holds in (True, False)] == ["yes", "no"]  # as comparisons of pandas are
+            ClaimPart("a", holds)
+    assert [ClaimPart("a", np.bool_(holds)).answer for holds in (True, False)] == ["yes", "no"]  # as comparisons of pandas are
 
 
 def test_a_verdict_on_another_experiment_is_undecided_whatever_its_parts_say():
     for parts in ([YES], [NO], [YES, NO], [UNDECIDED]):
-        assert Verdict(parts, another="It is of more.").word == "undecided"
-    assert Verdict([NO], another="It is of more.").sentence == "It is of more. What was found in it: B: no (2)."
+        assert ClaimVerdict(parts, another="It is of more.").word == "undecided"
+    assert ClaimVerdict([NO], another="It is of more.").sentence == "It is of more. What was found in it: B: no (2)."
 
 
 def test_a_sentence_says_which_interval_holds_what():
-    assert Verdict([YES, NO, UNDECIDED]).sentence == "A: yes (1). B: no (2). C: undecided (3)."
-    assert Verdict([YES], summary="It holds. ").sentence == "It holds."
-    assert str(Part("r = 2 is better", True)) == "r = 2 is better: yes."  # not R
-    assert [Verdict(parts).heading for parts in ([NO], [YES, NO])] == ["Not reproduced", "Partly reproduced"]
+    assert ClaimVerdict([YES, NO, UNDECIDED]).sentence == "A: yes (1). B: no (2). C: undecided (3)."
+    assert ClaimVerdict([YES], summary="It holds. ").sentence == "It holds."
+    assert str(ClaimPart("r = 2 is better", True)) == "r = 2 is better: yes."  # not R
+    assert [ClaimVerdict(parts).heading for parts in ([NO], [YES, NO])] == ["Not reproduced", "Partly reproduced"]
     said = {
         Compared(interval(-0.02, 0.03), 0.917 - 0.907): "-0.0200 to 0.0300, which holds both 0 and the 0.01 in print",
         Compared(interval(0.02, 0.03), 0.01): "0.0200 to 0.0300, which does not hold 0",
@@ -197,9 +197,9 @@ def test_a_sentence_says_which_interval_holds_what():
     }
     for compared, words in said.items():
         mean = f"{compared.measured.mean:.4f}, 95 %"
-        assert str(Part("so", compared, "here")) == f"So: {compared.answer} (here; difference {mean} {words})."
+        assert str(ClaimPart("so", compared, "here")) == f"So: {compared.answer} (here; difference {mean} {words})."
     alone = "0.5000, without an interval, which needs two runs of each that are not all alike"
-    assert str(Part("so", Compared(difference([1.0], [0.5]), 0.1))) == f"So: undecided (difference {alone})."
+    assert str(ClaimPart("so", Compared(difference([1.0], [0.5]), 0.1))) == f"So: undecided (difference {alone})."
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ from experiments.studies.clocks.rollout import FINE
 from experiments.studies.results import Results, groups, spreads, where
 from experiments.studies.specs import Drawing, Table, across, in_order
 from experiments.studies.study import Point, Row, Run, Sizes, Study, grid, words_beside
-from experiments.studies.verdicts import Compared, EveryComparison, Part, Verdict
+from experiments.studies.verdicts import ClaimPart, ClaimVerdict, Compared, EveryComparison
 from experiments.tasks.recorded.recordings import Recorded
 
 __all__ = ["SPEEDS", "DecayClocks"]
@@ -176,7 +176,7 @@ class DecayClocks(Study):
                     rows += [{"way": way, "clock_given": one, "clock": speed, **row} for one in both]
         return rows
 
-    def verdict(self, results: Results) -> Verdict:
+    def verdict(self, results: Results) -> ClaimVerdict:
         rows = with_falls(run_as_trained(results.rows))
         here = [name for name in TITLES if not where(rows, recording=name).empty]
         found = groups(rows, ["recording", "exponent", "trained"])
@@ -190,22 +190,22 @@ class DecayClocks(Study):
         hidden = groups(where(by_case(rows), case=HIDDEN), ["recording", "cell"])
         parts = [
             *(
-                Part(f"given the clock, {words} keeps every decay", *_kept(where(given, way=way)))
+                ClaimPart(f"given the clock, {words} keeps every decay", *_kept(where(given, way=way)))
                 for way, words in ((EXACT, "exact integration"), ("splitting", "the splitting step"))
             ),
-            Part(
+            ClaimPart(
                 "Euler’s step loses every decay at the fastest speed",
                 _each(at_the_fastest(where(given, way="euler")), absent=False),
                 _least_and_most(euler),
             ),
             *(
-                Part(
+                ClaimPart(
                     f"not given the clock, r = 2 loses less than r = 0, {_named(key)}", Compared(gain(same), GAIN, printed=False)
                 )
                 for key, same in hidden.items()
             ),
         ]
-        return Verdict(parts, {f"Euler, {_named(key)}: fall from c = 1": str(fall) for key, fall in euler.items()})
+        return ClaimVerdict(parts, {f"Euler, {_named(key)}: fall from c = 1": str(fall) for key, fall in euler.items()})
 
 
 def _kept(rows: pd.DataFrame) -> tuple[EveryComparison, str]:

@@ -25,7 +25,7 @@ from experiments.studies.claims.memory.steps import NAMES, MemoryAndSteps
 from experiments.studies.results import Results, where
 from experiments.studies.specs import Bands, Table, across, only
 from experiments.studies.study import Point, Row, Run, Sizes, Study, grid, words_beside
-from experiments.studies.verdicts import Part, Verdict
+from experiments.studies.verdicts import ClaimPart, ClaimVerdict
 
 __all__ = ["DTS", "EQUATION", "LINES", "STEPPED", "HeldSymbols", "largest_exponents"]
 
@@ -118,7 +118,7 @@ class HeldSymbols(Study):
                 rows += [{"weights": weights, "map": name, "dt": dt, **_row(*each)} for dt, each in found.items()]
         return rows
 
-    def verdict(self, results: Results) -> Verdict:
+    def verdict(self, results: Results) -> ClaimVerdict:
         def at(name: str, weights: str = "trained", **values: object) -> pd.DataFrame:
             found = where(results.rows, map=name, weights=weights, **values)
             if found.empty:
@@ -130,25 +130,25 @@ class HeldSymbols(Study):
         networks = f"in {rest['key'].nunique()} networks"
         steady = [name for name in STEPPED if not at(name)[["chaotic", "lost"]].to_numpy().any()]
         parts = [
-            Part(
+            ClaimPart(
                 "under the equation every symbol comes to rest",
                 not rest["chaotic"].any(),
                 f"{networks}, exponents a unit of time {exponents(where(rest, dt=1.0))}",
             ),
-            Part(
+            ClaimPart(
                 "at dt = 2 Euler's step is chaotic for every symbol, and bounded",
                 int(euler["chaotic"].sum()) == int(euler["symbols"].sum()),
                 f"{fates(euler)}, {networks}, exponents {exponents(euler)}",
             ),
-            Part(
+            ClaimPart(
                 "from dt = 2.5 on it diverges", bool((beyond["lost"] == beyond["symbols"]).all()), f"{fates(beyond)}, {networks}"
             ),
-            Part(
+            ClaimPart(
                 "exponential Euler stays near 0 up to dt = 10",
                 not exponential["lost"].any() and max(exponential["high"].max(), -exponential["low"].min()) <= NEAR,
                 f"exponents {exponents(exponential)}, {fates(exponential)} at all dt above two standard errors, {networks}",
             ),
-            Part(
+            ClaimPart(
                 "it is the training: with untrained weights Euler's step rests at dt = 2",
                 not fresh["chaotic"].any(),
                 f"{fates(fresh)}, {networks}, exponents {exponents(fresh)}",
@@ -156,7 +156,7 @@ class HeldSymbols(Study):
         ]
         most = spread(euler["high"].dropna()) if euler["high"].notna().any() else "lost"
         never = ", ".join(NAMES[name] for name in steady) or "none"
-        return Verdict(parts, {"Euler, dt = 2, largest exponent a step": str(most), "steps without chaos at any dt": never})
+        return ClaimVerdict(parts, {"Euler, dt = 2, largest exponent a step": str(most), "steps without chaos at any dt": never})
 
 
 @torch.no_grad()

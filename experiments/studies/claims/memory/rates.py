@@ -35,7 +35,7 @@ from experiments.studies.clocks.rollout import SOFTPLUS_CLOCK, is_right, ways_of
 from experiments.studies.results import Results, where
 from experiments.studies.specs import Bands, Table, across, in_order, only
 from experiments.studies.study import Point, Row, Run, Sizes, Study, grid, words_beside
-from experiments.studies.verdicts import Compared, Part, Verdict
+from experiments.studies.verdicts import ClaimPart, ClaimVerdict, Compared
 from experiments.tasks.recorded.recordings import Recorded
 from experiments.tasks.task import Batch
 from experiments.tasks.tones import Tones
@@ -136,7 +136,7 @@ class SamplingRates(Study):
             rows += [*(row(way, s, ways[way], True) for way in given), row("as trained", s, model, False)]
         return rows
 
-    def verdict(self, results: Results) -> Verdict:
+    def verdict(self, results: Results) -> ClaimVerdict:
         def at(source: str, way: str, s: float, cell: str = "gru") -> pd.Series:
             found = where(results.rows, source=source, way=way, length=s, cell=cell)["accuracy"]
             if found.empty:
@@ -150,7 +150,7 @@ class SamplingRates(Study):
         names = RECORDINGS | MADE
         lost = {(cell, source): spread(_falls(results, cell, source)) for cell in CELLS for source in (*recorded, *MADE)}
         parts = [
-            Part(
+            ClaimPart(
                 "of both cells, two unit steps on samples twice as long lose less than 0.1 on every task",
                 max(fall.mean for fall in lost.values()) < FALL,
                 "; ".join(f"{cell}, {names[source]} {fall}" for (cell, source), fall in lost.items()),
@@ -161,24 +161,24 @@ class SamplingRates(Study):
             said = f"{spread(at(source, 'euler', 2.0))} against {spread(at(source, SOFTPLUS_CLOCK, 2.0))}, at s = 1 {before}"
             if source in MADE:
                 claim = f"{names[source]}, where time counts: at s = 2 Euler steps of the GRU are ahead of its softplus clock"
-                parts.append(Part(claim, Compared(ahead, FALL, printed=False), said))
+                parts.append(ClaimPart(claim, Compared(ahead, FALL, printed=False), said))
             else:
                 claim = f"{names[source]}: at s = 2 Euler steps of the GRU are no worse than its softplus clock, by {NO_WORSE}"
                 no_worse = True if ahead.low > -NO_WORSE else False if ahead.high < -NO_WORSE else None
                 parts.append(
-                    Part(claim, no_worse, f"{said}; difference {ahead.mean:.4f}, 95 % {ahead.low:.4f} to {ahead.high:.4f}")
+                    ClaimPart(claim, no_worse, f"{said}; difference {ahead.mean:.4f}, 95 % {ahead.low:.4f} to {ahead.high:.4f}")
                 )
         for source in recorded:
             shown = (SOFTPLUS_CLOCK, "euler", "repeated", "as trained", "anew")
             clock, euler, repeated, hidden, anew = (spread(at(source, way, 4.0)) for way in shown)
             parts.append(
-                Part(
+                ClaimPart(
                     f"{names[source]}: at s = 4, where Euler steps overshoot, the clock is ahead of them",
                     Compared(_ahead(results, source, 4.0, SOFTPLUS_CLOCK, "euler"), FALL, printed=False),
                     f"{clock} against {euler}; each sample read s times {repeated}, as it is {hidden}, trained anew {anew}",
                 )
             )
-        return Verdict(parts)
+        return ClaimVerdict(parts)
 
 
 def _falls(results: Results, cell: str, source: str) -> pd.Series:

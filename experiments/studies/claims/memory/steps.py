@@ -26,7 +26,7 @@ from experiments.studies.claims.training import by_adam
 from experiments.studies.results import Results, where
 from experiments.studies.specs import Bands, Drawing, Table, across, only
 from experiments.studies.study import Point, Row, Run, Sizes, Study, grid, words_beside
-from experiments.studies.verdicts import Part, Verdict
+from experiments.studies.verdicts import ClaimPart, ClaimVerdict
 from experiments.tasks.warps.clocked import ClockedRecall
 
 __all__ = ["CLOCKS", "NAMES", "SHOWN", "STRETCHED", "STRETCHES", "MemoryAndSteps"]
@@ -164,7 +164,7 @@ class MemoryAndSteps(Study):
                 rows.append({"kind": "speed", "weights": weights, "map": name, "clock": clock, **moved})
         return rows
 
-    def verdict(self, results: Results) -> Verdict:
+    def verdict(self, results: Results) -> ClaimVerdict:
         def at(what: str, column: str, **values: object) -> Spread:
             found = where(results.rows, kind=what, **values)[column].dropna()
             if found.empty:
@@ -176,10 +176,10 @@ class MemoryAndSteps(Study):
 
         if accuracy(EXACT, 4.0).mean < KEPT:
             raise NotEnoughError("networks have not learned the task; a larger scale decides.")
-        return Verdict(_parts(at, accuracy), {f"accuracy, {NAMES[name]}, c = 4": str(accuracy(name, 4.0)) for name in STEPS})
+        return ClaimVerdict(_parts(at, accuracy), {f"accuracy, {NAMES[name]}, c = 4": str(accuracy(name, 4.0)) for name in STEPS})
 
 
-def _parts(at: Callable[..., Spread], accuracy: Callable[..., Spread]) -> list[Part]:
+def _parts(at: Callable[..., Spread], accuracy: Callable[..., Spread]) -> list[ClaimPart]:
     slow = "exponential-euler"
     euler, exponential, fourth = (accuracy(name, 4.0) for name in ("euler", slow, "etdrk4"))
     runs, derived = (at("speed", column, map=slow, clock=4.0, weights="before") for column in ("speed", "derived"))
@@ -194,21 +194,21 @@ def _parts(at: Callable[..., Spread], accuracy: Callable[..., Spread]) -> list[P
     fitted = cheap.pop("fitted-midpoint")
     best = max(cheap, key=lambda name: cheap[name].mean)
     return [
-        Part(
+        ClaimPart(
             "at c = 4 Euler keeps recall and exponential Euler loses it",
             euler.low >= KEPT and exponential.high <= LOST,
             f"{euler} against {exponential}; ETD-RK4 {fourth}",
         ),
-        Part(
+        ClaimPart(
             "exponential Euler runs at the speed that is derived for slow modes, and untrained weights do not",
             abs(runs.mean - derived.mean) <= 0.1 < fresh.mean - derived.mean,
             f"{runs}, derived {derived}; untrained, where nothing is as slow, {fresh}",
         ),
-        Part("the exact solution, slowed down to 0.6, loses recall too", slowed.high <= LOST, f"{slowed}; to 0.7, {less}"),
-        Part("stretching samples by 2 mends it at c = 4", mended.low >= MENDED, str(mended)),
-        Part("at c = 8, where g dt is above 1, no stretch does", beyond.high <= LOST, f"at best {beyond}"),
-        Part("as slow a step keeps what needs no memory", now.low >= KEPT, f"{now} at the speed {unmoved}"),
-        Part(
+        ClaimPart("the exact solution, slowed down to 0.6, loses recall too", slowed.high <= LOST, f"{slowed}; to 0.7, {less}"),
+        ClaimPart("stretching samples by 2 mends it at c = 4", mended.low >= MENDED, str(mended)),
+        ClaimPart("at c = 8, where g dt is above 1, no stretch does", beyond.high <= LOST, f"at best {beyond}"),
+        ClaimPart("as slow a step keeps what needs no memory", now.low >= KEPT, f"{now} at the speed {unmoved}"),
+        ClaimPart(
             "of steps of at most two evaluations the fitted midpoint rule alone keeps recall at c = 8",
             fitted.low >= KEPT > cheap[best].mean,
             f"{fitted}; the next, {NAMES[best]}, {cheap[best]}",

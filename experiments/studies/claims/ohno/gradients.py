@@ -37,7 +37,7 @@ from experiments.studies.claims.ohno.pixels import MNIST
 from experiments.studies.results import Results, groups, where
 from experiments.studies.specs import Bands, Table, across, first, in_order, run_count
 from experiments.studies.study import Point, Row, Run, RunMeasures, Sizes, Study, data_path, grid, scales, words_beside
-from experiments.studies.verdicts import Part, Verdict, compared
+from experiments.studies.verdicts import ClaimPart, ClaimVerdict, compared
 
 __all__ = ["OhnoGradients", "reach"]
 
@@ -210,7 +210,7 @@ class OhnoGradients(Study):
         finally:
             torch.set_num_threads(before)
 
-    def verdict(self, results: Results) -> Verdict:
+    def verdict(self, results: Results) -> ClaimVerdict:
         rows = where(results.rows, what="reach")
         found = groups(rows, "model")
         if missing := [model for model in RECORDINGS if model not in found]:
@@ -219,8 +219,8 @@ class OhnoGradients(Study):
         for model in (LSTM, LEAKY[25]):
             name, (untrained, trained) = MODELS[model], (_of(found[model], first) for first in (True, False))
             parts += [
-                Part(f"{name}: untrained it falls exponentially", _all(untrained["law"]), laws_in_words(untrained)),
-                Part(f"{name}: trained not exponentially", _none(trained["law"]), laws_in_words(trained)),
+                ClaimPart(f"{name}: untrained it falls exponentially", _all(untrained["law"]), laws_in_words(untrained)),
+                ClaimPart(f"{name}: trained not exponentially", _none(trained["law"]), laws_in_words(trained)),
                 compared(f"{name}: and by fewer powers of ten", trained["fall"], untrained["fall"], -TEN, printed=False),
             ]
         for epoch in (0, 1, 10, 60):
@@ -229,7 +229,7 @@ class OhnoGradients(Study):
                 when = f"after epoch {epoch}" if epoch else "untrained"
                 claim = f"c = 25, {when} it falls by fewer powers of ten for r = 2 than for r = 0"
                 parts.append(compared(claim, ours, theirs, -TEN, printed=False))
-        return Verdict(parts)
+        return ClaimVerdict(parts)
 
     def _measured(self, given: Configuration, model: SequenceModel, epoch: int) -> list[Row]:
         batch = given.task.batch(SEQUENCES, generator(given.training.seed, "memory"), "test")

@@ -26,7 +26,7 @@ from experiments.studies.claims.training import curve_of_epochs, in_epochs
 from experiments.studies.results import Results, best_settings, groups, spreads, where
 from experiments.studies.specs import Bands, Table, across
 from experiments.studies.study import Point, Row, Run, Sizes, Study, data_path, grid, scales, words_beside
-from experiments.studies.verdicts import Part, Verdict, compared
+from experiments.studies.verdicts import ClaimPart, ClaimVerdict, compared
 
 __all__ = ["EPOCH", "GAIN", "HAR", "OHNO", "PRINTED", "T", "OhnoHAR", "chosen", "of_chosen"]
 
@@ -157,7 +157,7 @@ class OhnoHAR(Study):
             row for moment, each in moments.items() for row in remembered(run.configuration, each, moment)
         ]
 
-    def verdict(self, results: Results) -> Verdict:
+    def verdict(self, results: Results) -> ClaimVerdict:
         accuracies = {r: same["accuracy"] for r, same in groups(where(chosen(results), integrator="euler"), "exponent").items()}
         if missing := [f"{r:g}" for r in (0.0, 1.0, 2.0, 4.0) if r not in accuracies]:
             raise NotEnoughError(f"no run by Euler steps with r = {', '.join(missing)} is done yet")
@@ -168,7 +168,7 @@ class OhnoHAR(Study):
         tried = results.runs[(results.runs["exponent"] > 0) & (results.runs["exponent"] < 1)]
         said = "; ".join(f"r = {r:g}: {laws_in_words(rows)}" for r, rows in sorted(laws.items()))
         parts = [
-            Part(
+            ClaimPart(
                 "at the start memory falls exponentially for r = 0 and polynomially for r > 0",
                 all(set(rows["law"]) == {"polynomial" if r else "exponential"} for r, rows in laws.items()),
                 said,
@@ -180,12 +180,12 @@ class OhnoHAR(Study):
                 GAIN,
                 f", in the paper {PRINTED[2.0]} against {PRINTED[0.0]}",
             ),
-            Part(
+            ClaimPart(
                 "training is unstable below r = 1",
                 len(below) > 0 and above.empty,
                 f"{len(below)} of {len(tried)} trainings with r = 0.25 and 0.5 diverged, and {len(above)} with r from 1 on",
             ),
-            Part(
+            ClaimPart(
                 "r = 4 learns more slowly in the mean than r = 1 and 2",
                 all(curves[4.0].mean < curves[r].mean for r in (1.0, 2.0)),
                 ", ".join(f"r = {r:g}: {number(curves[r].mean)} over epochs" for r in (1.0, 2.0, 4.0)),
@@ -195,7 +195,7 @@ class OhnoHAR(Study):
                 for r in (1.0, 2.0)
             ),
         ]
-        return Verdict(parts, {f"accuracy, r = {r:g}": str(spread(found)) for r, found in sorted(accuracies.items())})
+        return ClaimVerdict(parts, {f"accuracy, r = {r:g}": str(spread(found)) for r, found in sorted(accuracies.items())})
 
 
 def remembered(configuration: Configuration, model: SequenceModel, moment: str) -> list[Row]:

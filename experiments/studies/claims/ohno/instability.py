@@ -19,7 +19,7 @@ from experiments.studies.claims.training import once
 from experiments.studies.results import Results, where
 from experiments.studies.specs import Table
 from experiments.studies.study import Point, Record, Row, Run, Sizes, Study, data_path, grid, words_beside
-from experiments.studies.verdicts import Part, Verdict
+from experiments.studies.verdicts import ClaimPart, ClaimVerdict
 from experiments.tasks.recorded.recordings import Recorded
 
 __all__ = ["OhnoInstability"]
@@ -103,7 +103,7 @@ class OhnoInstability(Study):
     def headline(self, record: Record) -> str:
         return f"{super().headline(record)}, {record['rows'][0]['zeros']} states of 0"
 
-    def verdict(self, results: Results) -> Verdict:
+    def verdict(self, results: Results) -> ClaimVerdict:
         runs = with_divergence(results)
         below, above = runs[(runs["exponent"] > 0) & (runs["exponent"] < 1)], runs[runs["exponent"] >= 1]
         parts = {
@@ -115,14 +115,14 @@ class OhnoInstability(Study):
             raise NotEnoughError("runs with r below 1 and from 1 on, with both derivatives, are needed")
         lost = {key: int(some["epoch"].notna().sum()) for key, some in parts.items()}
         said = {key: diverged_in_words(some) for key, some in parts.items()}
-        return Verdict(
+        return ClaimVerdict(
             [
-                Part(
+                ClaimPart(
                     "with autograd's derivative at 0 at least half of the trainings below r = 1 diverge, and none from 1 on",
                     2 * lost["autograd", "below"] >= len(parts["autograd", "below"]) and not lost["autograd", "above"],
                     f"{said['autograd', 'below']}; {said['autograd', 'above']}",
                 ),
-                Part(
+                ClaimPart(
                     "with its limit none does",
                     not lost["limit", "below"] and not lost["limit", "above"],
                     f"{said['limit', 'below']}; {said['limit', 'above']}",

@@ -18,7 +18,7 @@ from experiments.studies.claims.training import curve_of_epochs, in_epochs
 from experiments.studies.results import Results, groups, where
 from experiments.studies.specs import Bands, Table, first
 from experiments.studies.study import Point, Row, Run, Sizes, Study, data_path, distinct, grid, scales, words_beside
-from experiments.studies.verdicts import Verdict, compared
+from experiments.studies.verdicts import ClaimVerdict, compared
 
 __all__ = ["EPOCH", "MNIST", "ORDERS", "OhnoPixels"]
 
@@ -114,7 +114,7 @@ class OhnoPixels(Study):
     def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[Row]:
         return curve_of_epochs(folder)
 
-    def verdict(self, results: Results) -> Verdict:
+    def verdict(self, results: Results) -> ClaimVerdict:
         found = {same: rows["accuracy"].dropna() for same, rows in groups(chosen(results, SETTINGS), SETTINGS).items()}
         if missing := [f"{order}, r = {r:g}" for order in ORDERS for r in EXPONENTS if (order, r) not in found]:
             raise NotEnoughError(f"no run with {'; '.join(missing)} is done yet")
@@ -128,4 +128,4 @@ class OhnoPixels(Study):
             )
             for order, pixels, as_printed in (("permuted", "permuted pixels", "better"), ("rows", "rows", "worse"))
         ]
-        return Verdict(parts, {f"accuracy, {order}, r = {r:g}": str(spread(each)) for (order, r), each in found.items()})
+        return ClaimVerdict(parts, {f"accuracy, {order}, r = {r:g}": str(spread(each)) for (order, r), each in found.items()})

@@ -33,7 +33,7 @@ from experiments.studies.clocks.rollout import is_right
 from experiments.studies.results import Results, best_settings, groups, where
 from experiments.studies.specs import Drawing, Table, first, run_count
 from experiments.studies.study import Point, Row, Run, Sizes, Study, data_path, scales, words_beside
-from experiments.studies.verdicts import Compared, Part, Verdict, compared
+from experiments.studies.verdicts import ClaimPart, ClaimVerdict, Compared, compared
 from experiments.tasks.recorded.har import HAR
 
 __all__ = ["OhnoSeeds", "over_people", "picked_by"]
@@ -251,7 +251,7 @@ class OhnoSeeds(Study):
         last.load_state_dict(read_state(folder / NEWEST)["model"])
         return [best, *by_person(run.configuration, model, PERSON), *by_person(run.configuration, last, LAST)]
 
-    def verdict(self, results: Results) -> Verdict:
+    def verdict(self, results: Results) -> ClaimVerdict:
         if results.rows.empty:
             raise NotEnoughError("no run that did not diverge is done yet")
         kept, last = (of_persons(results, what, part="long", c=START) for what in (PERSON, LAST))
@@ -266,7 +266,7 @@ class OhnoSeeds(Study):
         said = f", in the paper {PRINTED[2.0]} against {PRINTED[0.0]}"
         parts = [
             compared("in 200 epochs, both with c = 25, r = 2 classifies better than r = 0", equal[2.0], equal[0.0], GAIN, said),
-            Part("over other people in the test, too", people, f"of {people.measured.count} people"),
+            ClaimPart("over other people in the test, too", people, f"of {people.measured.count} people"),
             compared("with the c of each that validation chooses, too", chosen[2.0], chosen[0.0], GAIN),
             compared("by the weights after the last epoch, both with c = 25, too", end[2.0], end[0.0], GAIN),
             compared("in 10 epochs, with the c that validation chooses, too", short[2.0], short[0.0], GAIN),
@@ -277,9 +277,9 @@ class OhnoSeeds(Study):
             found = Compared(over_people(tested, 4.0, r), -GAIN, printed=False)
             evidence = f"{number(float(short[4.0].mean()))} against {number(float(short[r].mean()))}"
             parts.append(
-                Part(f"in 10 epochs r = 4 classifies worse than r = {r:g}, over other people in the test", found, evidence)
+                ClaimPart(f"in 10 epochs r = 4 classifies worse than r = {r:g}, over other people in the test", found, evidence)
             )
-        return Verdict(parts, {f"accuracy, r = {r:g}, 200 epochs": number(float(equal[r].mean())) for r in BOTH})
+        return ClaimVerdict(parts, {f"accuracy, r = {r:g}, 200 epochs": number(float(equal[r].mean())) for r in BOTH})
 
 
 def by_person(configured: Configuration, model: SequenceModel, what: str) -> list[Row]:

@@ -42,7 +42,7 @@ from experiments.studies.study import (
     scales,
     words_beside,
 )
-from experiments.studies.verdicts import Compared, EveryComparison, Part, Verdict
+from experiments.studies.verdicts import ClaimPart, ClaimVerdict, Compared, EveryComparison
 
 __all__ = ["PublishedSteps"]
 
@@ -159,7 +159,7 @@ class PublishedSteps(Study):
         row = record["rows"][0]
         return f"{number(row['own'])} by the step, {number(row['exact'])} solved"
 
-    def verdict(self, results: Results) -> Verdict:
+    def verdict(self, results: Results) -> ClaimVerdict:
         rows = where(results.rows, kind="score")
         of_rhythm = where(results.rows, kind="rhythm")
         fetched = dict(groups(rows[rows["network"] != BITS], "network"))
@@ -170,38 +170,38 @@ class PublishedSteps(Study):
         noisy = {name: same for name, same in learned.items() if same["noisy"].notna().all()}
         sizes = of_rhythm["exact amplitude"].fillna(0) / of_rhythm["amplitude"] - 1
         memories = where(held, network=BITS)
-        return Verdict(
+        return ClaimVerdict(
             [
-                Part(
+                ClaimPart(
                     "solved, published networks answer as many trials right",
                     _none({name: _lost(same, "own", "exact") for name, same in learned.items()}),
                 ),
-                Part(
+                ClaimPart(
                     "with their noise, by finer steps, too",
                     _none({name: _lost(same, "noisy", "noisy fine") for name, same in noisy.items()}),
                 ),
-                Part(
+                ClaimPart(
                     "no published network chooses otherwise when it is solved",
                     _none({name: paired(same["flips"]) for name, same in learned.items()}),
                 ),
-                Part(
+                ClaimPart(
                     "no fixed point that is stable under a step is unstable in the equation",
                     bool(held["made stable"].sum() == 0),
                     f"{int(held['rests'].sum())} found, {int(held['made unstable'].sum())} the other way round",
                 ),
-                Part(
+                ClaimPart(
                     "the sine loses R² under its equation",
                     Compared(_lost(of_rhythm, "own", "exact"), COUNTED, printed=False),
                     f"{spread(of_rhythm['own'])} by the step, {spread(of_rhythm['exact'])} solved",
                 ),
-                Part("the sine's cycle is smaller there", Compared(paired(sizes), -COUNTED, printed=False)),
-                Part(
+                ClaimPart("the sine's cycle is smaller there", Compared(paired(sizes), -COUNTED, printed=False)),
+                ClaimPart(
                     "three bits have as many stable fixed points in the equation as under the map",
                     bool((memories["stable"] == memories["stable under the step"]).all()),
                     f"{int(memories['stable'].sum())} and {int(memories['stable under the step'].sum())} "
                     f"in {len(memories)} networks",
                 ),
-                Part("and lose accuracy there", Compared(_lost(bits, "own", "exact"), COUNTED, printed=False)),
+                ClaimPart("and lose accuracy there", Compared(_lost(bits, "own", "exact"), COUNTED, printed=False)),
             ]
         )
 

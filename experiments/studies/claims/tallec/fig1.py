@@ -30,7 +30,7 @@ from experiments.studies.claims.training import MODELS, STEPS, TRAINING_SET, by_
 from experiments.studies.results import Results, best_settings, groups, spreads
 from experiments.studies.specs import Bands, Table, across, first, in_order
 from experiments.studies.study import Point, Record, Row, Run, Sizes, Study, grid, scales, words_beside
-from experiments.studies.verdicts import Part, Verdict
+from experiments.studies.verdicts import ClaimPart, ClaimVerdict
 
 __all__ = ["PANELS", "TallecFigure1"]
 
@@ -136,7 +136,7 @@ class TallecFigure1(Study):
     def headline(self, record: Record) -> str:
         return f"test loss {number(record['rows'][0]['loss'])}"
 
-    def verdict(self, results: Results) -> Verdict:
+    def verdict(self, results: Results) -> ClaimVerdict:
         losses = {at: spreads(same, "model", "loss") for at, same in groups(chosen(results), ["panel", "warp"]).items()}
         slow = {at: found for at, found in losses.items() if at[1] >= MODERATE and all(model in found for model in MODELS)}
         if absent := [panel for panel in PANELS if all(of != panel for of, _ in slow)]:
@@ -149,7 +149,7 @@ class TallecFigure1(Study):
         }
         ends = {panel: slow[panel, warp] for panel, warp in largest.items()}
         order = sorted(slow, key=lambda at: PANELS.index(at[0]))
-        return Verdict([_beats_plain({at: slow[at] for at in order}), _leaky(losses, ends), _gated(losses)], numbers)
+        return ClaimVerdict([_beats_plain({at: slow[at] for at in order}), _leaky(losses, ends), _gated(losses)], numbers)
 
 
 def _told_apart(ours: Spread, theirs: Spread) -> bool:
@@ -160,7 +160,7 @@ def _far_below(ours: Spread, theirs: Spread) -> bool:
     return _told_apart(ours, theirs) and ours.high < theirs.low and ours.mean < theirs.mean / 2
 
 
-def _beats_plain(losses: Losses) -> Part:
+def _beats_plain(losses: Losses) -> ClaimPart:
     both = {f"{panel} {warp}": (found["gated"], found["plain"]) for (panel, warp), found in losses.items()}
     alike = [name for name, pair in both.items() if not _told_apart(*pair)]
     lost = [name for name, pair in both.items() if not _far_below(*pair) and name not in alike]
@@ -170,23 +170,23 @@ def _beats_plain(losses: Losses) -> Part:
     failed = max((warp for panel, warp in losses if f"{panel} {warp}" in (*lost, *alike)), default=0)
     beyond = [warp for _, warp in losses if warp > failed]
     evidence += f"; from {min(beyond)} on in all: what is moderate is a definition" if failed and beyond else ""
-    return Part(f"gated far below plain at warps from {MODERATE} on", not lost and not alike, evidence)
+    return ClaimPart(f"gated far below plain at warps from {MODERATE} on", not lost and not alike, evidence)
 
 
-def _leaky(losses: Losses, ends: Mapping[str, Mapping[str, Spread]]) -> Part:
+def _leaky(losses: Losses, ends: Mapping[str, Mapping[str, Spread]]) -> ClaimPart:
     """Judge whether leaky solves what is uniform, and is left behind by the gated network at the largest variable warps."""
     uniform = max(found["leaky"].mean for (panel, _), found in losses.items() if panel in UNIFORM and "leaky" in found)
     behind = all(_far_below(ends[panel]["gated"], ends[panel]["leaky"]) for panel in VARIABLE)
     against = ", ".join(f"{panel} {ends[panel]['leaky']} against {ends[panel]['gated']} of the gated" for panel in VARIABLE)
-    return Part(
+    return ClaimPart(
         "leaky solves uniform clocks and is far above gated at the largest variable warp",
         uniform <= SOLVED and behind,
         f"at most {number(uniform)} nats on uniform clocks; {against}",
     )
 
 
-def _gated(losses: Losses) -> Part:
+def _gated(losses: Losses) -> ClaimPart:
     found = {at: models["gated"].mean for at, models in losses.items() if "gated" in models}
     worst = max(found, key=lambda at: (found[at], -PANELS.index(at[0])))
     evidence = f"at most {number(found[worst])} nats, {worst[0]} {worst[1]}"
-    return Part("gated solves every clock", found[worst] <= SOLVED, evidence)
+    return ClaimPart("gated solves every clock", found[worst] <= SOLVED, evidence)

@@ -24,7 +24,7 @@ from experiments.studies.claims.training import STARTS, learning_curve, started,
 from experiments.studies.results import Results, groups
 from experiments.studies.specs import Bands, Table, at_end, first, run_count
 from experiments.studies.study import Point, Record, Row, Run, Sizes, Study, grid, scales, words_beside
-from experiments.studies.verdicts import Part, Verdict
+from experiments.studies.verdicts import ClaimPart, ClaimVerdict
 
 __all__ = ["TallecFigure3"]
 
@@ -165,7 +165,7 @@ class TallecFigure3(Study):
         parts = number(record["measures"]["loss"] / record["rows"][0]["plateau"])
         return f"loss {parts} of the plateau" + (f", left at step {at}" if at else "")
 
-    def verdict(self, results: Results) -> Verdict:
+    def verdict(self, results: Results) -> ClaimVerdict:
         if not results.records:
             raise NotEnoughError("no run is done yet")
         runs = groups(results.rows_with("loss"), ["task", "T", "start"])
@@ -178,17 +178,17 @@ class TallecFigure3(Study):
         if not copies:
             raise NotEnoughError("copy needs a standard and a chrono run at one T")
         parts = [
-            Part(
+            ClaimPart(
                 "on copy, chrono does not plateau at the memoryless optimum",
                 together(leave(chrono) for chrono, _ in copies.values()),
                 "; ".join(f"T = {T}, {left_in_words(chrono)} left it" for T, (chrono, _) in copies.items()),
             ),
-            Part(
+            ClaimPart(
                 "standard initialization does",
                 together(plateaus(standard) for _, standard in copies.values()),
                 "; ".join(f"T = {T}, {left_in_words(standard)} left it" for T, (_, standard) in copies.items()),
             ),
-            Part(
+            ClaimPart(
                 "for all T's, chrono largely outperforms it",
                 all(largely(*pair) for pair in copies.values()),
                 "; ".join(f"T = {T}, {compared(*pair)}" for T, pair in copies.items()),
@@ -196,7 +196,7 @@ class TallecFigure3(Study):
             _variable(f"on variable copy both perform well for T = {EVEN}", pairs.get(("variable-copy", EVEN)), both_left),
             _variable(f"and chrono largely outperforms for T = {LONG}", pairs.get(("variable-copy", LONG)), largely),
         ]
-        return Verdict(parts, {f"{task}, T = {T}": compared(*pair) for (task, T), pair in pairs.items()})
+        return ClaimVerdict(parts, {f"{task}, T = {T}": compared(*pair) for (task, T), pair in pairs.items()})
 
 
 def both_left(chrono: pd.DataFrame, standard: pd.DataFrame) -> bool:
@@ -205,5 +205,5 @@ def both_left(chrono: pd.DataFrame, standard: pd.DataFrame) -> bool:
 
 def _variable(
     claim: str, pair: tuple[pd.DataFrame, pd.DataFrame] | None, holds: Callable[[pd.DataFrame, pd.DataFrame], bool]
-) -> Part:
-    return Part(claim, None, "no run has it") if pair is None else Part(claim, holds(*pair), compared(*pair))
+) -> ClaimPart:
+    return ClaimPart(claim, None, "no run has it") if pair is None else ClaimPart(claim, holds(*pair), compared(*pair))

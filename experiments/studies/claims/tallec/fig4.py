@@ -26,7 +26,7 @@ from experiments.studies.claims.training import learning_curve, started, steps_i
 from experiments.studies.results import Results, groups
 from experiments.studies.specs import Bands, Table, at_end, run_count
 from experiments.studies.study import Point, Record, Row, Run, Sizes, Study, grid, words_beside
-from experiments.studies.verdicts import Part, Verdict
+from experiments.studies.verdicts import ClaimPart, ClaimVerdict
 
 __all__ = ["TallecFigure4"]
 
@@ -141,7 +141,7 @@ class TallecFigure4(Study):
         at = next((row["step"] for row in record["rows"] if row["loss"] <= SOLVED), None)
         return f"error {number(record['measures']['loss'])}" + (f", at most {SOLVED} from step {at} on" if at else "")
 
-    def verdict(self, results: Results) -> Verdict:
+    def verdict(self, results: Results) -> ClaimVerdict:
         runs = groups(results.rows, ["T", "start"])
         pairs = {
             (T, start): Race(start, rows, runs[T, "chrono"])
@@ -162,7 +162,7 @@ class TallecFigure4(Study):
                 "one large bias for all units would not do",
                 {T: race for T, race in constant.items() if T >= SHORTEST},
             ),
-            Part(
+            ClaimPart(
                 f"{PRINTED:g} times faster at T = {LONG}",
                 standard[LONG].ratio >= PRINTED if LONG in standard else None,
                 standard[LONG].times if LONG in standard else f"no run has T = {LONG}",
@@ -174,9 +174,9 @@ class TallecFigure4(Study):
             for start in STARTS
             if (rows := runs.get((T, start))) is not None
         }
-        return Verdict(parts, numbers)
+        return ClaimVerdict(parts, numbers)
 
 
-def _sooner(claim: str, races: Mapping[int, Race]) -> Part:
+def _sooner(claim: str, races: Mapping[int, Race]) -> ClaimPart:
     held = all(race.significant for race in races.values()) if races else None
-    return Part(claim, held, "; ".join(f"T = {T}, {race}" for T, race in races.items()) or "no run has such a T")
+    return ClaimPart(claim, held, "; ".join(f"T = {T}, {race}" for T, race in races.items()) or "no run has such a T")

@@ -26,7 +26,7 @@ from experiments.studies.claims.training import MODELS, STEPS, TRAINING_SET, by_
 from experiments.studies.results import Results, groups, spreads
 from experiments.studies.specs import Bands, Table, across
 from experiments.studies.study import Point, Record, Row, Run, Sizes, Study, grid, words_beside
-from experiments.studies.verdicts import Compared, EveryComparison, Part, Verdict
+from experiments.studies.verdicts import ClaimPart, ClaimVerdict, Compared, EveryComparison
 from experiments.tasks.warps.recall import AnyWarp
 
 __all__ = ["TallecFigure5", "slower_tests"]
@@ -116,7 +116,7 @@ class TallecFigure5(Study):
         first, last = record["rows"][0], record["rows"][-1]
         return f"accuracy {number(first['accuracy'])} as in training, {number(last['accuracy'])} at {last['times']} times slower"
 
-    def verdict(self, results: Results) -> Verdict:
+    def verdict(self, results: Results) -> ClaimVerdict:
         reading = _reading(results.rows)
         rows = results.rows[results.rows["per"] == reading]
         if absent := [model for model in MODELS if model not in set(rows["model"])]:
@@ -129,12 +129,12 @@ class TallecFigure5(Study):
         ahead = {f"{k} times": _counts(one) for k, one in lead.items()}
         more = {f"from {k} to {longest} times": _counts(lead[k] - lead[longest]) for k in (1, longest - 3)}
         parts = [
-            Part(
+            ClaimPart(
                 f"with {READINGS[reading]}, at warps {longest} times longer accuracies are decent",
                 EveryComparison({model: _short_of(1, of[model, longest], 1 - DECENT, absent=True) for model in MODELS}),
                 each[longest],
             ),
-            Part(
+            ClaimPart(
                 "gated and leaky are perfect within the range of the training, plain is not",
                 EveryComparison(
                     {
@@ -144,13 +144,13 @@ class TallecFigure5(Study):
                 ),
                 each[1],
             ),
-            Part("gated is better than plain all along", EveryComparison(ahead)),
-            Part(
+            ClaimPart("gated is better than plain all along", EveryComparison(ahead)),
+            ClaimPart(
                 "plain is flatter, and gated loses more at seven to ten times",
                 EveryComparison(more),
             ),
         ]
-        return Verdict(
+        return ClaimVerdict(
             parts, {f"accuracy, {model}, {k} times": str(found[model, k]) for model in MODELS for k in (1, TIMES[0], longest)}
         )
 

@@ -21,7 +21,7 @@ from experiments.studies.claims.training import STARTS, curve_of_epochs, in_epoc
 from experiments.studies.results import Results, best_settings, groups
 from experiments.studies.specs import Bands, Table, first, in_order
 from experiments.studies.study import Point, Row, Run, Sizes, Study, data_path, grid, words_beside
-from experiments.studies.verdicts import Verdict, compared, need_intervals
+from experiments.studies.verdicts import ClaimVerdict, compared, need_intervals
 
 __all__ = ["TallecFigure6"]
 
@@ -111,7 +111,7 @@ class TallecFigure6(Study):
     def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[Row]:
         return curve_of_epochs(folder)
 
-    def verdict(self, results: Results) -> Verdict:
+    def verdict(self, results: Results) -> ClaimVerdict:
         if not results.records:
             raise NotEnoughError("no run is done yet")
         found = {same: rows["accuracy"] for same, rows in groups(chosen(results), ["order", "start"]).items()}
@@ -123,4 +123,6 @@ class TallecFigure6(Study):
             compared("of permuted pixels chrono classifies better", permuted, plain_permuted, GAIN),
         ]
         need_intervals(parts)
-        return Verdict(parts, {f"test accuracy, {order}, {start}": str(spread(each)) for (order, start), each in found.items()})
+        return ClaimVerdict(
+            parts, {f"test accuracy, {order}, {start}": str(spread(each)) for (order, start), each in found.items()}
+        )

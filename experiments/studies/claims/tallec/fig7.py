@@ -19,7 +19,7 @@ from experiments.studies.claims.training import STARTS, learning_curve, started
 from experiments.studies.results import Results, groups
 from experiments.studies.specs import Bands, Table
 from experiments.studies.study import Point, Row, Run, Sizes, Study, data_path, grid, words_beside
-from experiments.studies.verdicts import Compared, Part, Verdict, need_intervals
+from experiments.studies.verdicts import ClaimPart, ClaimVerdict, Compared, need_intervals
 
 __all__ = ["SHAKESPEARE", "TallecFigure7"]
 
@@ -98,7 +98,7 @@ class TallecFigure7(Study):
     def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[Row]:
         return learning_curve(folder)
 
-    def verdict(self, results: Results) -> Verdict:
+    def verdict(self, results: Results) -> ClaimVerdict:
         if not results.records:
             raise NotEnoughError("no run is done yet")
         runs, curves = groups(at_the_end(results), ["model", "start"]), groups(in_bits(results), ["model", "start"])
@@ -112,25 +112,25 @@ class TallecFigure7(Study):
         ahead = margins(curves["LSTM", "chrono"], curves["LSTM", "standard"])
         below = int((ahead > 0).sum())
         parts = [
-            Part(
+            ClaimPart(
                 "on validation chrono outperforms uniformly, by a small margin",
                 bool((ahead > 0).all() and ahead.iloc[-1] < MARGIN),
                 f"below at {below} of {len(ahead)} evaluations, by {number(ahead.iloc[0])} bits at the first and "
                 f"{number(ahead.iloc[-1])} at the last",
             ),
-            Part(
+            ClaimPart(
                 "on the test part an LSTM by chrono needs fewer bits",
                 Compared(gains["lstm"], PRINTED["chrono"] - PRINTED["standard"]),
                 said["lstm"],
             ),
-            Part(
+            ClaimPart(
                 "a recurrent highway network by chrono is similar to one whose gates start at -2",
                 Compared(gains["rhn"], MARGIN, absent=True, printed=False),
                 said["rhn"],
             ),
         ]
         need_intervals(parts)
-        return Verdict(
+        return ClaimVerdict(
             parts, {f"test, {MODELS[model]}, {start}": str(spread(each["test"])) for (model, start), each in runs.items()}
         )
 

@@ -28,7 +28,7 @@ from experiments.studies.claims.training import learning_curve
 from experiments.studies.results import Results, where
 from experiments.studies.specs import Table, across
 from experiments.studies.study import Point, Record, Row, Run, Sizes, Study, scales, words_beside
-from experiments.studies.verdicts import Compared, Part, Verdict
+from experiments.studies.verdicts import ClaimPart, ClaimVerdict, Compared
 from experiments.tasks.cognitive import Rhythm
 
 __all__ = ["StepCures"]
@@ -111,7 +111,7 @@ class StepCures(Study):
         score = record["rows"][0]
         return f"{number(score['own'])} as trained, {number(score['exact'])} exactly"
 
-    def verdict(self, results: Results) -> Verdict:
+    def verdict(self, results: Results) -> ClaimVerdict:
         rows = where(results.rows, rate=RATE)
         seeds = rows.groupby("step")["seed"].nunique() if len(rows) else {}
         if min(seeds.get(step, 0) for step in (EULER, NOISY)) < 2:
@@ -121,23 +121,23 @@ class StepCures(Study):
         tuned = {training: where(rows, step=EULER, training=training) for training in (BY_EXACT, BY_EULER)}
         off = pd.merge(of[EULER], of[NOISY], on="seed", suffixes=("", " noisy"))
         halved = (off["own noisy"] - off["exact noisy"]) - (off["own"] - off["exact"]) / 2
-        return Verdict(
+        return ClaimVerdict(
             [
-                Part(
+                ClaimPart(
                     "the size of a rhythm that the trapezoid trained is kept",
                     None if implicit is None else Compared(paired(implicit["size"] - 1), COUNTED, absent=True, printed=False),
                 ),
-                Part("and it loses R²", None if implicit is None else Compared(lost(implicit), COUNTED, printed=False)),
-                Part(
+                ClaimPart("and it loses R²", None if implicit is None else Compared(lost(implicit), COUNTED, printed=False)),
+                ClaimPart(
                     "with noise Euler's step loses less than half as much",
                     Compared(paired(halved), -COUNTED, printed=False),
                     f"{in_words(lost(of[NOISY]))} and {in_words(lost(of[EULER]))}",
                 ),
-                Part(
+                ClaimPart(
                     "after fifty exact steps nothing is lost",
                     Compared(lost(tuned[BY_EXACT]), COUNTED, absent=True, printed=False),
                 ),
-                Part("after fifty more of Euler's it still is", Compared(lost(tuned[BY_EULER]), COUNTED, printed=False)),
+                ClaimPart("after fifty more of Euler's it still is", Compared(lost(tuned[BY_EULER]), COUNTED, printed=False)),
             ]
         )
 

@@ -26,7 +26,7 @@ from experiments.studies.claims.time_steps.tutorial import trained_tutorial
 from experiments.studies.results import Results, groups, where
 from experiments.studies.specs import Drawing
 from experiments.studies.study import Point, Record, Row, Run, RunMeasures, Sizes, Study, scales, words_beside
-from experiments.studies.verdicts import Compared, EveryComparison, Part, Verdict
+from experiments.studies.verdicts import ClaimPart, ClaimVerdict, Compared, EveryComparison
 from experiments.tasks.cognitive import Rhythm, Trials
 
 __all__ = ["TimeSteps", "of_others"]
@@ -140,7 +140,7 @@ class TimeSteps(Study):
         score = record["rows"][0]
         return f"{number(score['own'])} as trained, {number(score['exact'])} exactly"
 
-    def verdict(self, results: Results) -> Verdict:
+    def verdict(self, results: Results) -> ClaimVerdict:
         rows = where(results.rows, kind="score")
         held = where(results.rows, kind="held")
         tanh = where(rows, units="tanh")
@@ -148,7 +148,7 @@ class TimeSteps(Study):
             raise NotEnoughError("two seeds of every task are needed")
         rhythm, others = learned(where(tanh, task=RHYTHM)), tanh[tanh["task"] != RHYTHM]
         parts = [
-            Part(
+            ClaimPart(
                 f"rhythms that Euler's step trained at dt/τ = {dt:g} lose R² under their equation",
                 Compared(lost(where(rhythm, step=EULER, dt=dt)), COUNTED, printed=False),
                 f"{spread(where(rhythm, step=EULER, dt=dt)['own'])} as trained, "
@@ -159,7 +159,7 @@ class TimeSteps(Study):
         for dt in measures.DTS[1:]:
             left, said = (where(rhythm, step=EULER, dt=dt)[column] for column in ("exact", "predicted"))
             parts.append(
-                Part(
+                ClaimPart(
                     f"at dt/τ = {dt:g} what is left is within {WITHIN:g} of what a linear oscillator keeps",
                     Compared(paired(left - said), WITHIN, absent=True, printed=False),
                     f"{number(left.mean())}, predicted {number(said.iloc[0])}",
@@ -167,7 +167,7 @@ class TimeSteps(Study):
             )
         for step in ("runge-kutta4", "exact"):
             parts.append(
-                Part(
+                ClaimPart(
                     f"trained at dt = τ, {NAMES[step]}, they lose nothing",
                     Compared(lost(where(rhythm, step=step)), COUNTED, absent=True, printed=False),
                 )
@@ -175,7 +175,7 @@ class TimeSteps(Study):
         parts += [of_others(where(others, step=EULER, dt=dt), dt) for dt in measures.DTS[1:]]
         stepped = where(held, units="tanh", step=EULER)
         parts.append(
-            Part(
+            ClaimPart(
                 "Euler's step makes no unstable fixed point stable, and some stable ones unstable",
                 stepped["made stable"].sum() == 0 < stepped["made unstable"].sum(),
                 f"{int(stepped['rests'].sum())} fixed points, {int(stepped['made unstable'].sum())} made unstable",
@@ -184,20 +184,20 @@ class TimeSteps(Study):
         followed = where(stepped, task=RHYTHM).query("dt <= 0.2").dropna(subset=["modified amplitude"])
         off = (followed["modified amplitude"] / followed["amplitude"] - 1).abs()
         parts.append(
-            Part(
+            ClaimPart(
                 "the modified equation has the amplitude of Euler's rhythms at dt/τ ≤ 0.2",
                 bool(off.median() <= FOLLOWED),
                 f"median relative difference {number(float(off.median()))}, largest {number(float(off.max()))}",
             )
         )
-        return Verdict(parts)
+        return ClaimVerdict(parts)
 
 
-def of_others(rows: pd.DataFrame, dt: float) -> Part:
+def of_others(rows: pd.DataFrame, dt: float) -> ClaimPart:
     """Say whether no other task loses: each must not, for a yes, and one that does is a no."""
     found = {task: Compared(lost(same), COUNTED, absent=True, printed=False) for task, same in groups(rows, "task").items()}
     said = ", ".join(f"{task} {in_words(one.measured)}" for task, one in found.items())
-    return Part(f"no other task loses at dt/τ = {dt:g}", EveryComparison(found), said)
+    return ClaimPart(f"no other task loses at dt/τ = {dt:g}", EveryComparison(found), said)
 
 
 def is_main(network: DesignCell) -> bool:
