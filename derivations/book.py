@@ -5,19 +5,17 @@ Chapters are decided one by one, or shared among processes; nothing is kept from
 
 from __future__ import annotations
 
-import multiprocessing
-import signal
 from collections import Counter
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterator
 from html import escape
 from importlib import import_module
 from types import FunctionType
 
 from derivations.claim import Claim, Entry, decided
 from derivations.contents import SOURCES
+from derivations.processes.pool import Work, WorkerPool, in_order
 
-__all__ = ["Ledger", "chapter", "chapters_of", "decide_all", "entries", "ledger"]
+__all__ = ["Ledger", "begin", "chapter", "chapters_of", "decide_all", "entries", "ledger"]
 
 
 class Ledger(list[Claim]):
@@ -52,7 +50,8 @@ def ledger(source: str | None = None, *, workers: int = 1) -> Ledger:
     Args:    source: the stem of a literature file or "this project", all of them if not given; workers: processes to
              share the chapters among (a script that asks for more than one needs `if __name__ == "__main__":`).
     Returns: a list of claims in the order of the texts, which shows itself as a table.
-    Raises:  ValueError for a source that is not in the ledger, or for less than one worker.
+    Raises:  ValueError for a source that is not in the ledger, or for less than one worker; RuntimeError where a worker was lost
+             twice in one chapter, or none comes up.
     Source:  the texts named in docs/references.md; this project.
     """
     return Ledger(decide_all(source, workers=workers))
@@ -95,22 +94,11 @@ def chapters_of(source: str | None) -> tuple[str, ...]:
 
 
 def _shared(chapters: tuple[str, ...], workers: int) -> Iterator[Claim]:
-    # Started afresh, not forked: a fork of a process in which torch has threads may hang.
-    others = set(multiprocessing.active_children())
-    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=_leave_interrupts_to_the_parent) as pool:
-        try:
-            for claims in pool.map(_decided_chapter, chapters):
-                yield from claims
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            for child in set(multiprocessing.active_children()) - others:
-                child.terminate()
-            raise
+    pool = WorkerPool(workers, Work("derivations.book:begin"))
+    for claims in in_order(pool.carry_out(chapters), chapters):
+        yield from claims
 
 
-def _leave_interrupts_to_the_parent() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-def _decided_chapter(name: str) -> list[Claim]:
-    return [decided(entry) for entry in chapter(name)]
+def begin() -> Callable[[str], list[Claim]]:
+    """Return the function that decides a chapter in a worker."""
+    return lambda name: [decided(entry) for entry in chapter(name)]

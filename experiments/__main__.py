@@ -21,8 +21,8 @@ import tyro
 
 import ctrnn
 from ctrnn.extras import MissingPackageError, needed_by
+from derivations.processes.interruption import Interrupted, interruptible
 from experiments.compare.prompt import compare
-from experiments.interruption import Interrupted, interruptible
 from experiments.models.fields import FIELDS, JUMPS
 from experiments.options import Folder, Form, Input, Name, Output, Rate, Set, number
 from experiments.plugins import named_fields, use

@@ -23,8 +23,8 @@ from typing import Any, TypeVar
 
 import torch
 
+from derivations.processes.interruption import checkpoint
 from experiments.bench.rows import Row
-from experiments.interruption import checkpoint
 
 __all__ = ["COMPILED", "ENGINES", "STEPS", "Job", "Session", "interleaved", "wrong_engine"]
 

@@ -18,13 +18,13 @@ from torch import Tensor
 
 import ctrnn
 import discretize
+from derivations.processes.interruption import checkpoint
 from discretize import Step
 from discretize.analysis.dynamics.orbits import settled_periods
 from experiments.breakdown import figures
 from experiments.breakdown.maps import MAPS
 from experiments.breakdown.rows import frame
 from experiments.data.recording import Recording
-from experiments.interruption import checkpoint
 from experiments.reports.report import Section
 
 __all__ = ["FATES", "G_DT", "THETA", "W", "ChartUnit", "chart_section", "count_values", "fates"]

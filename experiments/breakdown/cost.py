@@ -17,12 +17,12 @@ from torch import Tensor
 
 import ctrnn
 import discretize
+from derivations.processes.interruption import checkpoint
 from experiments.breakdown import figures
 from experiments.breakdown.maps import FAMILIES, MAPS
 from experiments.breakdown.networks import SAMPLES, exact_states, fields_for, root_mean_square, stepped
 from experiments.breakdown.rows import frame
 from experiments.data.recording import Recording
-from experiments.interruption import checkpoint
 from experiments.reports.report import Section
 from experiments.reports.templates import scientific
 

@@ -17,12 +17,12 @@ from torch import Tensor
 import ctrnn
 import discretize
 from ctrnn.fields.parts import WeightSettings
+from derivations.processes.interruption import checkpoint
 from discretize import Step
 from experiments.breakdown import figures
 from experiments.breakdown.maps import MAPS
 from experiments.breakdown.rows import frame
 from experiments.data.recording import Recording
-from experiments.interruption import checkpoint
 from experiments.reports.report import Section
 from experiments.reports.templates import scientific
 

@@ -19,13 +19,13 @@ from torch import Tensor
 
 import ctrnn
 import discretize
+from derivations.processes.interruption import checkpoint
 from experiments.breakdown import figures
 from experiments.breakdown.maps import MAPS
 from experiments.breakdown.networks import LOST, error_in_words, root_mean_square
 from experiments.breakdown.one_unit import GRID, bars_of_maps, limit_failures
 from experiments.breakdown.rows import frame
 from experiments.data.recording import Recording
-from experiments.interruption import checkpoint
 from experiments.reports.report import Section
 
 __all__ = ["FASTEST", "SLOWEST", "Played", "accelerating", "crossing", "excerpt_section", "field_for", "play", "recorded_section"]

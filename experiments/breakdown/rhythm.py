@@ -15,12 +15,12 @@ import torch
 
 import ctrnn
 import discretize
+from derivations.processes.interruption import checkpoint
 from discretize import SequenceModel, Step, StepError
 from experiments.breakdown import figures
 from experiments.breakdown.maps import MAPS
 from experiments.breakdown.rows import frame
 from experiments.data.recording import Recording
-from experiments.interruption import checkpoint
 from experiments.reports.report import Section
 from experiments.studies.claims.time_steps.measures import settled
 

@@ -3,10 +3,10 @@ r"""`ctrnn breakdown`: the parts of the atlas one after the other, the page, the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 from time import perf_counter
 
+from derivations.processes.pool import Work, WorkerPool, in_order
 from experiments.breakdown.chart import chart_section
 from experiments.breakdown.cost import cost_section
 from experiments.breakdown.networks import networks_section
@@ -18,7 +18,6 @@ from experiments.data.recording import Recording
 from experiments.files import ready_folder
 from experiments.reports.report import Section, SectionMaker, conclude, facts, progress, say
 from experiments.reports.svg import with_colours
-from experiments.runs.pool import Work, WorkerPool
 
 __all__ = ["PARTS", "begin", "run"]
 
@@ -67,13 +66,8 @@ def run(out: Path, recording: Recording, command: str) -> bool:
 def _made(recording: Recording) -> Iterator[tuple[Section, list[str], float]]:
     """The sections in the order of the page, made by two processes, the longest ones first."""
     first = sorted(range(len(PARTS)), key=lambda number: PARTS[number][1] in QUICK)
-    found: dict[int, tuple[Section, list[str], float]] = {}
-    with closing(WorkerPool(WORKERS, Work("experiments.breakdown.run:begin", (recording,))).carry_out(first)) as ends:
-        for number in range(len(PARTS)):
-            while number not in found:
-                end = next(ends)
-                found[end.key] = end.result
-            yield found.pop(number)
+    pool = WorkerPool(WORKERS, Work("experiments.breakdown.run:begin", (recording,)))
+    yield from in_order(pool.carry_out(first), range(len(PARTS)))
 
 
 def begin(recording: Recording) -> Callable[[int], tuple[Section, list[str], float]]:

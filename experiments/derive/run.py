@@ -13,11 +13,11 @@ from ctrnn.storage.files import write_atomically
 from derivations import report
 from derivations.book import decide_all
 from derivations.claim import Claim
+from derivations.processes.interruption import checkpoint
 from derivations.report import Report
 from derivations.rules.replay import as_data
 from experiments.derive import latex, table
 from experiments.files import check_output
-from experiments.interruption import checkpoint
 
 __all__ = ["KEYS", "as_json", "run", "show", "watched", "write_report"]
 

@@ -20,8 +20,8 @@ from typing import Any
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
+from derivations.processes.interruption import checkpoint
 from experiments.files import write_files
-from experiments.interruption import checkpoint
 from experiments.reports.machine import version_of
 from experiments.reports.svg import inline_svg
 from experiments.reports.templates import ENVIRONMENT

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, TextIO, get_args, get_origin
 
 from tqdm import tqdm
 
+from ctrnn.extras import MissingPackageError
+from derivations.processes.interruption import Interrupted
 from experiments.files import read_json
-from experiments.interruption import Interrupted
 from experiments.runs.configuration import DEFAULTS, SHARED, Configuration, by_key, configuration_from_words
 from experiments.settings import CONSTANTS, assignments, described, setting_types
 from experiments.tasks.registry import task_named
@@ -28,6 +29,7 @@ from experiments.usage import UsageError
 __all__ = ["begin", "refuse_unread", "run", "settings_help", "swept"]
 
 if TYPE_CHECKING:
+    from derivations.processes.pool import End
     from experiments.runs.loop import Progress
 
 MOST = 1000
@@ -127,9 +129,9 @@ def _by_workers(
     asked: Mapping[str, Sequence[str]], folder: Path, resume: bool, workers: int | None, on: str, given: tuple[Hashable, ...]
 ) -> Iterator[bool]:
     """Yield of each run whether it was finished. Raises: UsageError for folders that hold runs, without `resume`."""
+    from derivations.processes.pool import Work  # noqa: PLC0415
     from experiments.runs.folder import refuse_run  # noqa: PLC0415 (torch)
     from experiments.runs.places import place  # noqa: PLC0415
-    from experiments.runs.pool import Work  # noqa: PLC0415
 
     for name in asked:
         if not resume:
@@ -139,7 +141,7 @@ def _by_workers(
     with closing(pool.carry_out(list(asked.items()))) as ends:
         for end in ends:
             if end.error is not None or end.lost:
-                print(f"ctrnn train: {end.key[0]}: {end.error or end.lost}", file=sys.stderr)
+                print(f"ctrnn train: {end.key[0]}: {_why(end)}", file=sys.stderr)
                 yield False
                 continue
             finished, *printed = end.returned
@@ -147,6 +149,13 @@ def _by_workers(
                 stream.write(words)
                 stream.flush()
             yield finished
+
+
+def _why(end: End) -> str:
+    """Write why there is no result; of what nobody foresaw, the worker's traceback."""
+    foreseen = isinstance(end.error, UsageError | MissingPackageError | OSError)
+    notes = [] if foreseen else getattr(end.error, "__notes__", [])
+    return end.lost or (notes[0] if notes else str(end.error))
 
 
 class _Kept(io.StringIO):

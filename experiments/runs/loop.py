@@ -10,7 +10,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 
-from experiments.interruption import deferred
+from derivations.processes.interruption import deferred
 from experiments.runs.checkpoints import State
 from experiments.runs.logs import LoggedRecord
 from experiments.runs.record import NoRecord, RunRecord

@@ -23,8 +23,8 @@ from functools import cache
 from typing import Any
 
 from ctrnn.extras import needed_by
-from experiments.interruption import checkpoint
-from experiments.runs.pool import GRACE, TRIES, End, Work, ended
+from derivations.processes.interruption import checkpoint
+from derivations.processes.pool import GRACE, TRIES, End, Work, ended
 from experiments.usage import UsageError
 
 __all__ = ["RayPool", "connected"]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ctrnn.extras import needed_by
-from experiments.runs.pool import End, Work, ended
+from derivations.processes.pool import End, Work, ended
 from experiments.usage import UsageError
 
 __all__ = ["SlurmPool", "check_slurm"]

@@ -38,8 +38,8 @@ def place(on: str, workers: int | None, folder: Path) -> WorkPlace:
     """
     check_place(on)
     if on == "here":
+        from derivations.processes.pool import WorkerPool  # noqa: PLC0415
         from experiments.reports.machine import cores  # noqa: PLC0415 (torch)
-        from experiments.runs.pool import WorkerPool  # noqa: PLC0415
 
         size = workers or cores()
         return WorkPlace(WorkerPool, size, max(1, cores() // size))

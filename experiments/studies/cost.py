@@ -20,15 +20,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from derivations.processes.pool import Work, run_alone
 from experiments.plugins import use
 from experiments.runs.configuration import Configuration
-from experiments.runs.pool import Work, WorkerPool
 from experiments.studies.registry import loaded
 from experiments.studies.study import Run, Study
 from experiments.usage import UsageError
@@ -131,8 +130,7 @@ def cost_of(
     slices: dict[str, Slice] = {}
     work = Work("experiments.studies.cost:begin", (address, scale, threads, tuple(plugins)), threads)
     for key in (same[0].key for same in kinds.values()):
-        with closing(WorkerPool(1, work).carry_out([key])) as ends:  # a process for each, whose memory is that of the slice
-            slices[key] = next(ends).result
+        slices[key] = run_alone(work, key).result  # a process for each, whose memory is that of the slice
         told(f"{key}  {slices[key]}")
     by_run = [(slices[same[0].key], run.configuration) for same in kinds.values() for run in same]
     seconds = [*given.values(), *(each.clock.seconds(configuration) for each, configuration in by_run)]

@@ -15,11 +15,11 @@ from typing import Any
 
 from tqdm import tqdm
 
+from derivations.processes.interruption import Interrupted, checkpoint
+from derivations.processes.pool import End, Work
 from experiments.files import ready_folder
-from experiments.interruption import Interrupted, checkpoint
 from experiments.reports.machine import facts
 from experiments.runs.places import WorkPlace, place
-from experiments.runs.pool import End, Work
 from experiments.studies.cost import check_budget, cost_of
 from experiments.studies.folder import configuration_of, kept, opened
 from experiments.studies.html_page import write

@@ -15,11 +15,11 @@ import torch
 
 import ctrnn
 import discretize
-from experiments.bench.children import call_in_process, run_in_process
+from derivations.processes.interruption import checkpoint
+from experiments.bench.children import call_in_process, seconds_of_import
 from experiments.bench.options import absent
 from experiments.bench.rows import Row
 from experiments.bench.session import Session
-from experiments.interruption import checkpoint
 
 __all__ = ["first_call", "first_rows"]
 
@@ -32,7 +32,6 @@ IMPORTS = {  # statement -> the peer that it needs
     LIGHT: "",
     "from discretize import DiscreteRNN, integrate": "",
 }
-CODE = "import time; begin = time.perf_counter(); {statement}; print(time.perf_counter() - begin)"
 PROBLEMS = {
     "import": "import, in a fresh process",
     "cell": "the first `DiscreteRNN` of a process",
@@ -50,14 +49,14 @@ def first_rows(session: Session, rounds: int, calls: Sequence[str] = ("cell", "s
         for statement in statements:
             checkpoint()
             session.show(f"first use: {statement}")
-            seconds["import", statement].append(run_in_process(CODE.format(statement=statement)))
+            seconds["import", statement].append(seconds_of_import(statement))
         for called in calls:
             with tempfile.TemporaryDirectory(prefix="ctrnn-bench-") as cache:
                 for state in ("empty", "filled"):
                     checkpoint()
                     session.show(f"first use: {called}, {state} cache")
                     arguments = {"called": called, "device": session.device, "threads": torch.get_num_threads()}
-                    answer = call_in_process(__name__, "first_call", arguments, {"CTRNN_CACHE": cache})
+                    answer = call_in_process(f"{__name__}:first_call", arguments, {"CTRNN_CACHE": cache})
                     engines[called] = answer["engine"]
                     for which in ("first", "second"):
                         seconds[called, f"{which} call, {state} cache"].append(answer[which])

@@ -18,6 +18,7 @@ from pathlib import Path
 import torch
 
 import ctrnn
+from derivations.processes.interruption import checkpoint
 from discretize import Checkpointed
 from experiments.bench.children import call_in_process
 from experiments.bench.options import PEERS, absent
@@ -27,7 +28,6 @@ from experiments.bench.parts.solves import SolveCandidate, ours, tuned_solvers
 from experiments.bench.peers.registry import of_peers
 from experiments.bench.rows import BACKWARD, Row
 from experiments.bench.session import COMPILED, ENGINES, Session
-from experiments.interruption import checkpoint
 
 __all__ = ["growth_in_bytes", "memory_rows", "peak_growth"]
 
@@ -56,7 +56,7 @@ def memory_rows(
         session.show(f"memory: {problem}: {name}")
         arguments = {"kind": kind, "name": name, "time": time, "device": session.device, "threads": torch.get_num_threads()}
         try:
-            growth = call_in_process(__name__, "growth_in_bytes", arguments)
+            growth = call_in_process(f"{__name__}:growth_in_bytes", arguments)
         except RuntimeError as error:
             session.skip(f"memory: {problem}: {name}", str(error))
         else:

@@ -329,14 +329,20 @@ def test_rates_of_a_stiff_field_go_from_1_to_the_ratio():
     assert_close(rates, torch.tensor([1.0, 10**0.5, 10.0, 10**1.5, 100.0]), rtol=1e-6, atol=0)
 
 
-def test_a_function_is_called_in_a_process_of_its_own():
-    assert children.call_in_process("os.path", "join", {"a": "b"}) == "b"
-    assert children.run_in_process("import os; print(os.environ['NUMBER'])", environment={"NUMBER": "3"}) == 3
+def test_a_function_is_called_in_a_process_of_its_own_with_its_variables():
+    assert children.call_in_process("os:getenv", {"key": "NUMBER"}, {"NUMBER": "3"}) == "3"
+    assert "NUMBER" not in os.environ
 
 
 def test_what_fails_in_a_process_of_its_own_is_raised_here():
-    with pytest.raises(RuntimeError, match=r"^broken$"):
-        children.run_in_process("raise RuntimeError('broken')")
+    with pytest.raises(RuntimeError, match=r"^JSONDecodeError: Expecting value: line 1 column 1 \(char 0\)$"):
+        children.call_in_process("json:loads", {"s": "x"})
+
+
+def test_an_import_is_timed_in_a_new_interpreter_and_a_missing_one_is_said():
+    assert children.seconds_of_import("import json") > 0
+    with pytest.raises(RuntimeError, match=r"^ModuleNotFoundError: No module named 'no_such_module'$"):
+        children.seconds_of_import("import no_such_module")
 
 
 def test_threads_and_cores_are_put_back():

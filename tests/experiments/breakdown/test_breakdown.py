@@ -13,11 +13,11 @@ import torch
 
 import ctrnn
 import discretize
+from derivations.processes.pool import End
 from experiments import __main__ as command_line
 from experiments.breakdown import chart, cost, figures, maps, networks, noise, one_unit, recorded, rhythm, rows, run
 from experiments.data.recording import Recording
 from experiments.reports import report
-from experiments.runs.pool import End
 
 
 def recording(samples: int = 24, channels: int = 2) -> Recording:

@@ -17,12 +17,12 @@ import pytest
 
 import discretize
 from ctrnn.extras import MissingPackageError
+from derivations.processes.interruption import Interrupted, interruptible
+from derivations.processes.pool import End, Work, ended
 from experiments.__main__ import main
-from experiments.interruption import Interrupted, interruptible
 from experiments.runs import on_ray
 from experiments.runs.on_slurm import SlurmPool, _Job
 from experiments.runs.places import WorkPlace, place
-from experiments.runs.pool import End, Work, ended
 from experiments.usage import UsageError
 
 ROOT = Path(__file__).resolve().parents[3]

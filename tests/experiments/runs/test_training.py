@@ -24,8 +24,8 @@ from torch.testing import assert_close
 import ctrnn
 import discretize
 from ctrnn.storage import files
+from derivations.processes.interruption import Interrupted, deferred, interruptible
 from experiments.data.text import numbered_text
-from experiments.interruption import Interrupted, deferred, interruptible
 from experiments.models.integrators import under
 from experiments.runs.checkpoints import Checkpoints, read_state
 from experiments.runs.configuration import Configuration, configuration_from_words

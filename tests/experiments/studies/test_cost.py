@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 import torch
 
+from derivations.processes.pool import End
 from experiments.runs.configuration import configuration
-from experiments.runs.pool import End
 from experiments.studies import cost
 from experiments.studies.cost import Cost, Slice, Times, check_budget, kind_of, seconds_in
 from experiments.studies.registry import check_name, study_named
@@ -59,16 +59,12 @@ def test_a_slice_is_measured_on_the_training_itself():
 
 
 def test_all_runs_are_summed_and_shared_out(monkeypatch):
-    class Pool:
-        def __init__(self, size, work):
-            self.work = work
-
-        def carry_out(self, keys):
-            asked.append((self.work.threads, keys))
-            yield End(keys[0], SLICE)
+    def run_alone(work, key):
+        asked.append((work.threads, key))
+        return End(key, SLICE)
 
     asked = []
-    monkeypatch.setattr(cost, "WorkerPool", Pool)
+    monkeypatch.setattr(cost, "run_alone", run_alone)
     address = check_name("unwarped")
     runs = study_named("unwarped").runs("small")  # three fields, three seeds
     lines = []
@@ -79,5 +75,5 @@ def test_all_runs_are_summed_and_shared_out(monkeypatch):
     assert (found.seconds, found.wall, found.longest) == pytest.approx((once + 7 * each, once / 2 + 3.5 * each, each))
     assert found.processor == pytest.approx(once + 7 * SLICE.processor.seconds(runs[0].configuration))
     assert found.disk == 7 * (1000 + 20 * runs[0].configuration.training.steps)
-    assert asked == [(3, [key]) for key in slices]
+    assert asked == [(3, key) for key in slices]
     assert [line.split()[0] for line in lines] == list(slices)

@@ -22,12 +22,12 @@ from fake_studies import Doubled, Fake, Settings, draws, records_of, tables_of
 from hypothesis import given
 from hypothesis import strategies as st
 
+from derivations.processes.pool import End
 from experiments.reports.bands import LOOKS, bands
 from experiments.reports.machine import cores
 from experiments.reports.pages import short_paragraphs
 from experiments.reports.spreads import NotEnoughError, Spread, markdown, number, spread
 from experiments.runs.configuration import configuration
-from experiments.runs.pool import End
 from experiments.studies import docs_page
 from experiments.studies.folder import claimed, configuration_of, described, keep, kept, opened, place_of
 from experiments.studies.found import Found
@@ -73,7 +73,7 @@ class Here:
 
 @pytest.fixture
 def without_processes(monkeypatch):
-    monkeypatch.setattr("experiments.runs.pool.WorkerPool", Here)
+    monkeypatch.setattr("derivations.processes.pool.WorkerPool", Here)
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from experiments.interruption import checkpoint
+from derivations.processes.interruption import checkpoint
 from experiments.seeds import drawing, generator
 
 __all__ = ["FlipFlopNet", "pulses", "trained_flip_flop"]

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.interruption import checkpoint
+from derivations.processes.interruption import checkpoint
 
 __all__ = ["ALPHA", "NOISE", "PERIOD", "SIZE", "Sine"]
 

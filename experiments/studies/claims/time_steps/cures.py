@@ -14,8 +14,8 @@ from typing import ClassVar
 import pandas as pd
 import torch
 
+from derivations.processes.interruption import checkpoint
 from discretize import SequenceModel
-from experiments.interruption import checkpoint
 from experiments.models.integrators import EXACT, under
 from experiments.reports.spreads import NotEnoughError, number, paired
 from experiments.runs.configuration import Configuration

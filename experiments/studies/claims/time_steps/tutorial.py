@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 import discretize
+from derivations.processes.interruption import checkpoint
 from discretize import SequenceModel
-from experiments.interruption import checkpoint
 from experiments.models.tutorial import TutorialLoop
 from experiments.seeds import drawing, generator
 from experiments.studies.claims.time_steps.design import TUTORIAL_RATE

@@ -7,34 +7,34 @@ r"""Hands out work to worker processes: any death costs one piece of work, which
     parent -> worker    a key; None when there are no more
     worker -> parent    None once it is ready, then for every key how it ended
 
+Each worker has a pipe of its own, so that one killed in the midst of a message leaves nobody else waiting for its rest.
 Processes are started afresh, not forked: a fork of a process in which torch has threads may hang. Ctrl-C at the terminal is the
 parent's to answer: a worker is in a session of its own and hears SIGTERM only, at which a training saves and ends. A parent that
-is gone, even by SIGKILL, shows as the end of the pipe, and is answered in the same way.
+is gone, even by SIGKILL, is answered in the same way.
 """
 
 from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import signal
 import sys
 import threading
 import time
 import traceback
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Hashable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Hashable, Iterable, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pkgutil import resolve_name
-from queue import SimpleQueue
 from typing import Any
 
-from experiments.interruption import Interrupted, checkpoint, interruptible
-from experiments.usage import UsageError
+from derivations.processes.interruption import Interrupted, checkpoint, interruptible
 
-__all__ = ["GRACE", "TRIES", "End", "Work", "WorkerPool", "ended"]
+__all__ = ["GRACE", "TRIES", "End", "Work", "WorkerPool", "ended", "in_order", "run_alone"]
 
 TRIES = 2
 STARTS = 3  # in a row that may come to nothing
@@ -49,7 +49,7 @@ class Work:
     """
 
     begin: str
-    arguments: tuple[Hashable, ...]
+    arguments: tuple[Hashable, ...] = ()
     threads: int = 1
 
     def begun(self) -> Callable[[Any], Any]:
@@ -75,11 +75,28 @@ class End:
 
 
 def ended(do: Callable[[Any], Any], key: object) -> End:
-    """Do the work on a key, and say how it ended; an error is one that can be sent."""
+    """Do the work on a key, and say how it ended; an error is one that can be sent, with its traceback as a note."""
     try:
         return End(key, do(key))
     except Exception as error:
-        return End(key, error=error if isinstance(error, UsageError) else RuntimeError(traceback.format_exc()))
+        return End(key, error=_sendable(error))
+
+
+def in_order(ends: Generator[End, None, None], keys: Iterable[object]) -> Generator[Any, None, None]:
+    """Yield what was returned for these keys, in this order. However it is left, `ends` is closed. Raises: as `End.result`."""
+    early: dict[object, End] = {}
+    with closing(ends):
+        for key in keys:
+            while key not in early:
+                end = next(ends)
+                early[end.key] = end
+            yield early.pop(key).result
+
+
+def run_alone(work: Work, key: object) -> End:
+    """Do the work on one key in a process of its own."""
+    with closing(WorkerPool(1, work).carry_out([key])) as ends:
+        return next(ends)
 
 
 @dataclass
@@ -104,8 +121,8 @@ class WorkerPool:
                 self.tick(self._at_work())
                 for worker in self._with_messages():
                     try:
-                        end: End | None = worker.connection.recv()
-                    except (EOFError, OSError):  # a dead one, without a message left
+                        end = worker.message()
+                    except (EOFError, OSError):  # a dead one, without a whole message left
                         words = self._remove(worker)
                         if not worker.ready:
                             failed_starts += 1
@@ -124,8 +141,6 @@ class WorkerPool:
                     else:
                         worker.key = None
                         yield end
-            for worker in self._workers:
-                worker.give(None)
         finally:
             self._stop()
 
@@ -162,10 +177,12 @@ class WorkerPool:
         return f"ended with exit code {code}"
 
     def _stop(self) -> None:
-        """Wait for those who end, ask the others to save and end, and end those who do not."""
+        """Tell idle workers that there are no more keys, ask the others to save and end, and end those who do not."""
         try:
             for worker in self._workers:
-                if worker.key is not None or not worker.ready:
+                if worker.ready and worker.key is None:
+                    worker.give(None)
+                else:
                     worker.process.terminate()
             deadline = time.monotonic() + GRACE
             for worker in self._workers:
@@ -192,38 +209,71 @@ class _Worker:
         with suppress(OSError):
             self.connection.send(key)
 
+    def message(self) -> End | None:
+        """Return how its key ended, or None: it is ready. Raises: EOFError or OSError where it is dead."""
+        data = self.connection.recv_bytes()
+        try:
+            message: End | None = pickle.loads(data)
+        except Exception as error:
+            return End(self.key, error=error)
+        return message
+
 
 def _live(connection: Connection, work: Work) -> None:
     """Live the whole life of a worker process."""
     if hasattr(os, "setsid"):
         os.setsid()
     os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = str(work.threads)  # torch reads them as it is imported
-    keys: SimpleQueue[Any] = SimpleQueue()
-    threading.Thread(target=_listen, args=(connection, keys), daemon=True).start()
+    threading.Thread(target=_end_with_the_parent, daemon=True).start()
     try:
         with interruptible():
-            do = work.begun()
+            do = _begun(work)
             connection.send(None)
-            while (key := keys.get()) is not None:
+            while (key := connection.recv()) is not None:
                 checkpoint()
-                connection.send(ended(do, key))
+                _send(connection, ended(do, key))
                 checkpoint()
     except Interrupted as signal_:
         sys.exit(signal_.code)
-    except OSError:
+    except (EOFError, OSError):
         sys.exit(1)  # the parent is gone: nobody to tell
 
 
-def _listen(connection: Connection, keys: SimpleQueue[Any]) -> None:
-    """Read keys from the pipe until None, which is the end."""
+def _begun(work: Work) -> Callable[[Any], Any]:
     try:
-        while True:
-            key = connection.recv()
-            keys.put(key)
-            if key is None:
-                return
-    except (EOFError, OSError):
-        keys.put(None)
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(GRACE)
-        os._exit(143)  # whatever it is that does not end
+        return work.begun()
+    except Exception as error:
+        failure = _sendable(error)
+
+        def fail(key: object) -> Any:
+            raise failure
+
+        return fail
+
+
+def _send(connection: Connection, end: End) -> None:
+    try:
+        data = pickle.dumps(end)
+    except Exception as error:
+        data = pickle.dumps(End(end.key, error=_sendable(error)))
+    connection.send_bytes(data)
+
+
+def _sendable(error: Exception) -> Exception:
+    """Return the error with its traceback as a note, or the traceback alone where the error is not the same once it is read."""
+    words = traceback.format_exc()
+    with suppress(Exception):
+        error.add_note(words)
+        if type(pickle.loads(pickle.dumps(error))) is type(error):
+            return error
+    return RuntimeError(words)
+
+
+def _end_with_the_parent() -> None:
+    """Wait for the end of the parent; then save and end, whatever it is that is done."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(GRACE)
+    os._exit(143)

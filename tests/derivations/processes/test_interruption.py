@@ -5,7 +5,7 @@ import weakref
 
 import pytest
 
-from experiments.interruption import Interrupted, checkpoint, deferred, interruptible
+from derivations.processes.interruption import Interrupted, checkpoint, deferred, interruptible
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGUSR1, 138)])

@@ -1,0 +1,1 @@
+"""Worker processes: one pool that survives any death, and signals as exceptions that nothing swallows."""
