@@ -23,6 +23,7 @@ from derivations.book import chapters_of
 from derivations.claim import Equal, Source, decided, flips
 from derivations.contents import RECORDS, SOURCES, recorded
 from derivations.prior_work import PRIOR_WORK
+from derivations.processes.pool import End
 from derivations.prover.cases import Measured
 from derivations.prover.statements import Fails
 from derivations.prover.verdict import FAILS, UNDECIDED
@@ -263,6 +264,31 @@ def test_a_source_that_is_not_there_is_refused():
         chapters_of("tallec")
     with pytest.raises(ValueError, match="`workers` must be at least 1, got 0"):
         derivations.ledger(workers=0)
+
+
+class InReverse:
+    """In place of worker processes, which decide the chapters as they get to them."""
+
+    def __init__(self, size, work):
+        self.do = work.begun()
+
+    def carry_out(self, chapters):
+        yield from (End(name, self.do(name)) for name in reversed(chapters))
+
+
+def test_chapters_that_processes_decide_come_in_the_order_of_the_texts(monkeypatch):
+    entry = Source("us")("a label").says("It is so.", Equal(Symbol("x"), Symbol("x")), recorded="undecided")
+    monkeypatch.setattr(book, "WorkerPool", InReverse)
+    monkeypatch.setattr(book, "chapter", lambda name: [replace(entry, label=name)])
+    found = derivations.ledger("tallec-ollivier-2018", workers=2)
+    assert tuple(claim.label for claim in found) == SOURCES["tallec-ollivier-2018"]
+
+
+@pytest.mark.slow
+def test_processes_decide_as_this_one_does():
+    source = "tallec-ollivier-2018"
+    ours, theirs = ([(claim.label, claim.verdict) for claim in book.decide_all(source, workers=n)] for n in (1, 2))
+    assert theirs == ours
 
 
 def test_no_two_claims_are_decided_by_one_statement(written):

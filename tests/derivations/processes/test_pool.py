@@ -64,7 +64,7 @@ def test_a_worker_without_anything_to_do_ends_of_itself_when_the_pool_is_left(tm
 def test_returns_come_in_the_order_that_is_asked_for_and_the_rest_is_closed():
     def ends():
         try:
-            yield from (End(key, key) for key in "cab")
+            yield from (End(key, key) for key in "bca")
             yield End("d", lost="lost")
         finally:
             closed.append(True)
