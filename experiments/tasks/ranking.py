@@ -5,24 +5,23 @@ from __future__ import annotations
 import math
 
 import torch
-from scipy.stats import rankdata
+from scipy.stats import mannwhitneyu, rankdata
 from torch import Tensor
 
 __all__ = ["auprc", "auroc"]
 
 
 def auroc(scores: Tensor, labels: Tensor) -> float:
-    r"""Compute the area under the ROC curve, from ranks; nan where only one class is there, or a score is nan.
+    r"""Compute the area under the ROC curve, by Mann and Whitney's U; nan where only one class is there, or a score is nan.
 
     Of two samples, one of class 1 and one of class 0, it is how often the first has the larger score; ties count half.
 
     Shape:   scores (n,), larger for class 1; labels (n,) of 0 and 1.
     Source:  Mann and Whitney 1947; Hanley and McNeil 1982.
     """
-    ranks = torch.from_numpy(rankdata(scores.cpu()))  # those of a tie have their mean rank
-    ones = int(labels.sum())
-    zeros = len(labels) - ones
-    return float(ranks[labels.cpu() == 1].sum() - ones * (ones + 1) / 2) / (ones * zeros) if ones and zeros else math.nan
+    ones, zeros = (scores[labels == label].cpu().numpy() for label in (1, 0))
+    pairs = ones.size * zeros.size
+    return float(mannwhitneyu(ones, zeros, method="asymptotic").statistic) / pairs if pairs else math.nan
 
 
 def auprc(scores: Tensor, labels: Tensor) -> float:

@@ -71,6 +71,7 @@ def test_the_auroc_is_the_share_of_pairs_that_are_in_order():
         labels[:2] = torch.tensor([0, 1])
         pairs = [(float(a), float(b)) for a, b in itertools.product(scores[labels == 1], scores[labels == 0])]
         assert auroc(scores, labels) == pytest.approx(sum((a > b) + (a == b) / 2 for a, b in pairs) / len(pairs), abs=1e-12)
+    assert auroc(torch.ones(5), torch.tensor([0, 1, 1, 0, 1])) == 0.5
     assert math.isnan(auroc(torch.rand(3), torch.ones(3).long()))
     assert math.isnan(auroc(torch.tensor([1.0, math.nan]), torch.tensor([0, 1])))
 
