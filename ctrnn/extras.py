@@ -38,6 +38,8 @@ BROUGHT_BY = {
     "mlflow": ("mlflow-skinny", "mlflow"),
     "ray": ("Ray", "cluster"),
     "submitit": ("submitit", "cluster"),
+    "pooch": ("pooch", "fetch"),
+    "requests": ("pooch", "fetch"),
 }
 
 

@@ -1,4 +1,4 @@
-"""Runs `ctrnn study list | cost | run | plot | export | restore`; what is typed is checked before anything heavy is imported."""
+"""Runs `ctrnn study list | fetch | cost | run | plot | export | restore`; what is typed is checked before heavy imports."""
 
 from __future__ import annotations
 
@@ -41,6 +41,29 @@ def list_(*, plugin: Plugin = ()) -> int:
     for name in STUDIES:
         print(f"{name}\n{listed(name)}")
     return DONE
+
+
+def fetch(name: StudyName, /, *, data: Annotated[Path, tyro.conf.arg(metavar="DIR")], plugin: Plugin = ()) -> int:
+    """Fetch recordings, texts and weights that a study needs; exit code 1 if some are left to be put there by hand.
+
+    Args:
+        name: As `ctrnn study list` has it.
+        data: Folder for them, the --data of `ctrnn study run`; what is in it stays as it is.
+        plugin: A file of yours with studies, tasks or fields; it is run.
+    """
+    use(plugin)
+    check_name(name)
+    from experiments.studies.fetched import fetch as fetched  # noqa: PLC0415
+    from experiments.studies.registry import study_named  # noqa: PLC0415
+
+    needs = study_named(name).needs
+    if not needs:
+        print(f"{name} needs no files.")
+    done = True
+    for line, is_there in fetched(needs, data):
+        print(line, flush=True)
+        done = done and is_there
+    return DONE if done else FAILED
 
 
 def run(
@@ -177,6 +200,7 @@ def restore(
 # The words after `ctrnn study`.
 COMMANDS: dict[str, Callable[..., int]] = {
     "list": list_,
+    "fetch": fetch,
     "cost": cost,
     "run": run,
     "plot": plot,
