@@ -1,6 +1,7 @@
 r"""Train one run by several processes, each with a share of every batch, as torchrun starts them.
 
-    loss, gradients      sums over the processes of (what counts in the share / what counts in the batch) * (those of the share)
+    loss of a share      size * (what counts in the share / what counts in the batch) * (mean over the share)
+    gradients            their mean over the processes, by torch's DistributedDataParallel
 
 Every process draws the whole batch and reads its share, so a step is the step of one process, to the rounding of those sums,
 whatever their number. They start from the weights of the first process, which alone writes; evaluations each makes whole.
@@ -10,21 +11,23 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from experiments.runs.configuration import TrainingSettings
 from experiments.runs.stopping import StoppedError
 from experiments.usage import UsageError
 
 T = TypeVar("T")
-__all__ = ["ALONE", "Processes", "device_for", "is_first", "joined"]
+__all__ = ["ALONE", "MeanGradients", "Processes", "device_for", "is_first", "joined"]
 
 
 @dataclass(frozen=True)
@@ -48,27 +51,19 @@ class Processes:
     def any(self, here: bool) -> bool:
         return here if self.size == 1 else bool(self.summed(torch.tensor(float(here))))
 
-    def sum_gradients(self, parameters: Sequence[nn.Parameter], loss: Tensor) -> Tensor:
-        """Sum gradients over all processes, 0 where a parameter is not used; return the sum of the losses."""
-        if self.size == 1:
-            return loss
-        slopes = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
-        total = self.summed(torch.cat([loss.detach().view(1), *(slope.flatten() for slope in slopes)]))
-        for parameter, part in zip(parameters, total[1:].split([slope.numel() for slope in slopes]), strict=True):
-            parameter.grad = part.view_as(parameter).clone()
-        return total[0]
-
-    def agree(self, error: StoppedError | None, begun: float, step: int, largest: float | None) -> tuple[Tensor, float | None]:
-        """Stop all processes if one has to. Return how long each has waited for the slowest since `begun`, (size,), and the
-        largest of all numbers. Raises: StoppedError."""
-        gathered = torch.zeros(3, self.size, dtype=torch.float64)
-        gathered[:, self.rank] = torch.tensor([time.perf_counter() - begun, largest or 0.0, error is not None])
-        seconds, numbers, failed = self.summed(gathered)
+    def agree(
+        self, error: StoppedError | None, begun: float, step: int, largest: float | None, loss: float
+    ) -> tuple[Tensor, float | None, float]:
+        """Stop all processes if one has to. Return how long each has waited for the slowest since `begun`, (size,), the largest
+        of all numbers, and the mean of all losses. Raises: StoppedError."""
+        gathered = torch.zeros(4, self.size, dtype=torch.float64)
+        gathered[:, self.rank] = torch.tensor([time.perf_counter() - begun, largest or 0.0, error is not None, loss])
+        seconds, numbers, failed, losses = self.summed(gathered)
         if error is not None:
             raise error
         if failed.any():
             raise StoppedError(f"step {step}: another of the {self.size} processes stopped, and says why.", "interrupted", step)
-        return seconds.max() - seconds, largest and float(numbers.max())
+        return seconds.max() - seconds, largest and float(numbers.max()), float(losses.mean())
 
     def from_first(self, value: T) -> T:
         """Send the first process's value to all: rates follow from evaluations, and must be the same on all machines."""
@@ -81,6 +76,42 @@ class Processes:
 
 
 ALONE = Processes()
+
+
+class MeanGradients:
+    r"""Takes the mean of gradients over all processes, once each has those of its share; a parameter that no process has used
+    keeps None.
+
+    DistributedDataParallel sends gradients as they become known, in the backward pass. Here it is called once more after that
+    pass, when all processes have said that theirs went well: a solve that fails, or a memory that is full, in one of them leaves
+    no other waiting. Gradients of recurrent weights are known at the end of a pass only, so little is lost.
+
+    Args:    model: whose parameters are learned, on its device; buffers become those of the first process at each call.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        # Else a parameter that a share does not read is an error. It also keeps buckets as they are: made anew after the first
+        # step, they would give three processes other sums in a run that goes on. What it costs is a walk over one sum.
+        with _others_needed():
+            self.sent = DistributedDataParallel(_Zero(model), find_unused_parameters=True)
+
+    def __call__(self) -> None:
+        with _others_needed():
+            self.sent().backward()
+
+
+class _Zero(nn.Module):
+    """Returns 0, whose gradient adds 0 to each gradient that is there. `read` always has one, for a sum over nothing has no
+    backward pass; `unread` never, for torch warns where all parameters are used."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        zero = torch.zeros((), device=next(model.parameters()).device)
+        self.model, self.read, self.unread = model, nn.Parameter(zero), nn.Parameter(zero.clone())
+
+    def forward(self) -> Tensor:
+        used = (parameter for parameter in self.model.parameters() if parameter.grad is not None)
+        return sum((0 * parameter.sum() for parameter in used), start=0 * self.read)
 
 
 def is_first() -> bool:
@@ -98,8 +129,9 @@ def joined(batch: int) -> Processes:
     if size > batch:
         raise UsageError(f"{size} processes are more than the {batch} sequences of a batch; take fewer, or --set batch=...")
     if not torch.distributed.is_initialized():
+        several = torch.cuda.is_available() and torch.distributed.is_nccl_available()
         with _others_needed():
-            torch.distributed.init_process_group("gloo")
+            torch.distributed.init_process_group("cpu:gloo,cuda:nccl" if several else "gloo")
         atexit.register(torch.distributed.destroy_process_group)
     return Processes(torch.distributed.get_rank(), size)
 
@@ -115,15 +147,23 @@ def _others_needed() -> Iterator[None]:
         yield
     except RuntimeError as error:
         why = "another process of this training is gone; what was saved is kept, and the same command goes on with --resume"
-        raise StoppedError(f"{why} ({str(error).splitlines()[0]}).", "interrupted") from error
+        cause = re.sub(r"^\[[^]]*\] ", "", str(error).splitlines()[0]).partition(". ")[
+            0
+        ]  # gloo's place in its source, and advice
+        raise StoppedError(f"{why} ({cause}).", "interrupted") from error
 
 
 def device_for(settings: TrainingSettings, processes: Processes) -> torch.device:
-    """Return the device of model and batches. Raises: UsageError where there is none, and for several processes on it."""
-    if settings.device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() and processes.size == 1 else "cpu")
-    if settings.device == "cuda" and not torch.cuda.is_available():
+    """Return the device of model and batches, of several processes each one's own. Raises: UsageError where there is none."""
+    here = int(os.environ.get("LOCAL_WORLD_SIZE", "1")) if processes.size > 1 else 1
+    gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if settings.device == "cpu" or (settings.device == "auto" and processes.any(gpus < here)):
+        return torch.device("cpu")
+    if not gpus:
         raise UsageError("device is cuda, and torch finds no GPU here; leave it out to train on the CPU.")
-    if settings.device != "cpu" and processes.size > 1:
-        raise UsageError(f"device is {settings.device}, and several processes share a batch on the CPU only; take one process.")
-    return torch.device(settings.device)
+    if gpus < here:
+        raise UsageError(f"device is cuda, and {here} processes share {gpus} GPU(s) of this machine; take {gpus} process(es).")
+    if processes.size == 1:
+        return torch.device("cuda")
+    torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+    return torch.device("cuda", torch.cuda.current_device())

@@ -35,7 +35,7 @@ from experiments.runs.folder import check_same_run, held_folder, read_configurat
 from experiments.runs.logs import LoggedRecord, Logs, checked_logs, logged, send_rest
 from experiments.runs.loop import Evaluated, Loop, Progress
 from experiments.runs.optimizers import factor, learned, optimizer, threads_for
-from experiments.runs.processes import ALONE, Processes, device_for, joined
+from experiments.runs.processes import ALONE, MeanGradients, Processes, device_for, joined
 from experiments.runs.rates import GDtSummary
 from experiments.runs.record import NoRecord, RunRecord
 from experiments.runs.stopping import Status, StoppedError
@@ -251,6 +251,7 @@ class Training(Loop):
         self.threads = settings.threads or threads_for(self.parameters, settings.batch)
         self.rate = settings.lr  # the plateau's rate, before the schedule's factor
         self.optimizer = optimizer(settings, self.parameters)
+        self.mean_gradients = MeanGradients(self.model) if processes.size > 1 else None
         self.kept: dict[str, Tensor] | None = None  # weights at the best evaluation, where these are to be kept
         self.engines: list[str] = []  # of the steps taken, on which bits depend
         self.resumed = False
@@ -266,7 +267,7 @@ class Training(Loop):
         return self.processes.any(interrupted)
 
     def learn(self) -> dict[str, float]:
-        begun, loss, error = time.perf_counter(), torch.zeros(()), None
+        begun, loss, error = time.perf_counter(), 0.0, None
         self.optimizer.zero_grad()
         due = self.rates.due(self.step)
         looked_at: AbstractContextManager[None] = self.rates.looking(self.step + 1) if due else nullcontext()
@@ -275,13 +276,14 @@ class Training(Loop):
                 loss = self._backward([self.batch_at(k).to(self.device) for k in self._batches()])
         except StoppedError as stopped:
             error = stopped
-        waited, largest = self.processes.agree(error, begun, self.step + 1, self.largest_g_dt())
+        waited, largest, loss = self.processes.agree(error, begun, self.step + 1, self.largest_g_dt(), loss)
         self.waited += waited
         if self.watch is not None:
             self.watch.largest = largest
-        loss = self.processes.sum_gradients(self.parameters, loss)
+        if self.mean_gradients is not None:
+            self.mean_gradients()
         norm = nn.utils.get_total_norm([p.grad for p in self.parameters if p.grad is not None])
-        refuse_non_finite(self.step + 1, self.advised, loss=loss.item(), gradient=norm.item())
+        refuse_non_finite(self.step + 1, self.advised, loss=loss, gradient=norm.item())
         if self.settings.clip is not None:
             nn.utils.clip_grads_with_norm_(self.parameters, self.settings.clip, norm)
         rate = self.rate * factor(self.settings, self.step)
@@ -290,17 +292,18 @@ class Training(Loop):
         self.optimizer.step()
         if engine := self.model.rnn.stats.get("engine"):  # none where nothing of this share counts
             self.note_engine(engine)
-        return {"rate": rate, "loss": loss.item(), "gradient_norm": norm.item(), **(self.rates.row() if due else {})}
+        return {"rate": rate, "loss": loss, "gradient_norm": norm.item(), **(self.rates.row() if due else {})}
 
     def _batches(self) -> range:
         """Return the numbers of the batches of the next step."""
         count = self.settings.accumulate
         return range(self.step * count, (self.step + 1) * count)
 
-    def _backward(self, batches: Sequence[Batch]) -> Tensor:
-        """Compute the loss of this process's share of a step's batches, by what counts in them, and its gradients."""
+    def _backward(self, batches: Sequence[Batch]) -> float:
+        """Compute the loss of this process's share of a step's batches, and its gradients; their means over processes are those
+        of the batches, by what counts in them."""
         task, total = self.task, torch.zeros((), device=self.device)
-        whole = sum(map(task.weight, batches))
+        whole = sum(map(task.weight, batches)) / self.processes.size
         self._count_calls()
         for k, batch in zip(self._batches(), batches, strict=True):
             part, noise = batch, noise_of(self.model, batch.size, self.settings.seed, "train", k)
@@ -312,10 +315,10 @@ class Training(Loop):
                     outputs, surprise = self._answered(part, noise)
                 loss = self.loss(outputs if self.settings.precision == "float32" else outputs.float(), part)
                 loss = loss + self.settings.likelihood * surprise
-                loss = loss * share if share < 1 else loss
+                loss = loss * share if share != 1 else loss
                 loss.backward()
                 total = total + loss.detach()
-        return total
+        return total.item()
 
     def _answered(self, part: Batch, noise: dict[str, Any]) -> tuple[Tensor, Tensor | float]:
         if self.settings.likelihood:

@@ -49,13 +49,31 @@ def test_a_device_trains_as_the_cpu_does(task, settings, field, integrator, tmp_
     assert_close(dict(again.model.state_dict()), dict(wanted.model.state_dict()), rtol=1e-4, atol=1e-6)
 
 
-def test_devices_that_are_not_there_or_shared_are_refused(monkeypatch):
+def test_devices_that_are_not_there_are_refused(monkeypatch):
     settings = configuration_from_words("recall", "gated", "euler", ["device=cuda"]).training
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(UsageError, match="torch finds no GPU here"):
         training.device_for(settings, Processes())
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    with pytest.raises(UsageError, match="on the CPU only; take one process"):
-        training.device_for(settings, Processes(size=2))
     with pytest.raises((UsageError, ValueError), match="device"):
         configuration_from_words("recall", "gated", "euler", ["device=gpu"])
+
+
+def test_each_of_several_processes_has_a_gpu_of_its_own(monkeypatch):
+    asked, auto = (configuration_from_words("recall", "gated", "euler", [f"device={name}"]).training for name in ("cuda", "auto"))
+    of = Processes(5, 8)  # the second of four on the second machine
+    monkeypatch.setattr(Processes, "any", lambda self, here: here)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    with pytest.raises(UsageError, match=r"4 processes share 3 GPU\(s\) of this machine; take 3"):
+        training.device_for(asked, of)
+    assert training.device_for(auto, of) == torch.device("cpu")
+    taken = []
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    monkeypatch.setattr(torch.cuda, "set_device", taken.append)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: taken[-1])
+    assert [training.device_for(each, of) for each in (asked, auto)] == [torch.device("cuda", 1)] * 2
+    monkeypatch.setattr(Processes, "any", lambda self, here: True)  # another machine has none
+    assert training.device_for(auto, of) == torch.device("cpu")
+    assert training.device_for(asked, Processes()) == torch.device("cuda")
