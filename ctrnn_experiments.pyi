@@ -3,7 +3,8 @@
 
 from experiments.compare.command import compare as compare
 from experiments.runs.configuration import configuration as configuration, Configuration as Configuration
-from experiments.runs.training import train as train, evaluate as evaluate
+from experiments.runs.training import train as train
+from experiments.runs.evaluation import evaluate as evaluate
 from experiments.runs.folder import load as load
 from experiments.models.integrators import under as under
 from experiments.__main__ import main as main

@@ -29,8 +29,8 @@ from experiments.compare.tables import CostTable, CrosswiseTable, DifferencesTab
 from experiments.models.integrators import EXACT, IntegratorSettings, under
 from experiments.reports.spreads import number
 from experiments.runs.configuration import Configuration
+from experiments.runs.evaluation import noise_of, torch_defaults
 from experiments.runs.loop import sign_of
-from experiments.runs.training import noise_of, torch_defaults
 from experiments.settings import words_of
 from experiments.studies.clocks.crosswise import Way, crosswise, ways_to_run
 from experiments.studies.clocks.figures import clock_words

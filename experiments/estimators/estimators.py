@@ -31,8 +31,9 @@ from experiments.data.columns import Notation
 from experiments.data.samples import Input, in_order
 from experiments.estimators.sequences import SequenceRows, rows_of, with_targets
 from experiments.runs.configuration import configuration_of
+from experiments.runs.evaluation import torch_defaults
 from experiments.runs.stopping import StoppedError
-from experiments.runs.training import Training, torch_defaults
+from experiments.runs.training import Training
 from experiments.seeds import generator
 from experiments.settings import settings_from
 from experiments.tasks.recorded.dataset import TableSettings, dataset_from

@@ -28,9 +28,9 @@ from experiments.files import read_json, write_files
 from experiments.reports.plots import BLUE, DASHES, GREEN, INK, MUTED, ORANGE, PURPLE, decades, legend, log_ticks, panels, style
 from experiments.reports.report import Section, page
 from experiments.runs.configuration import Configuration
+from experiments.runs.evaluation import answers
 from experiments.runs.folder import CONFIG, METRICS, PAGE, RESULT, STOPPED, load, read_configuration, read_result
 from experiments.runs.rates import LEVELS
-from experiments.runs.training import answers
 from experiments.tasks.task import Batch, Task
 from experiments.usage import UsageError
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from inspect import signature
@@ -21,14 +21,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ctrnn import VectorField
-from discretize import SequenceModel, SolverError, StepError, compat, noise_keys
+from discretize import SequenceModel, SolverError, StepError, compat
 from discretize.kernels.price import kernels_at_once
 from discretize.progress import progress_bar
 from experiments.models.gap_gru import GapGRU
 from experiments.models.jumps import expects, outputs_and_surprise
 from experiments.runs.checkpoints import NEWEST, DamagedError, State, read_state
 from experiments.runs.configuration import Configuration, TrainingSettings
+from experiments.runs.evaluation import answers, evaluate, noise_of, torch_defaults
 from experiments.runs.failures import advice, failures_explained, refuse_non_finite
 from experiments.runs.far_worse import far_worse
 from experiments.runs.folder import check_same_run, held_folder, read_configuration, read_result, refused_misfits
@@ -39,11 +39,11 @@ from experiments.runs.processes import ALONE, MeanGradients, Processes, device_f
 from experiments.runs.rates import GDtSummary
 from experiments.runs.record import NoRecord, RunRecord
 from experiments.runs.stopping import Status, StoppedError
-from experiments.seeds import generator
+from experiments.seeds import drawing, generator
 from experiments.tasks.task import Batch, Task
 from experiments.usage import UsageError
 
-__all__ = ["Outcome", "Training", "answers", "evaluate", "noise_of", "torch_defaults", "train"]
+__all__ = ["Outcome", "Training", "train"]
 
 
 @dataclass(frozen=True)
@@ -172,44 +172,6 @@ def _beside(configuration: Configuration) -> dict[str, float] | None:
         return None
 
 
-@torch.no_grad()
-def evaluate(
-    model: nn.Module, task: Task, split: str = "validation", sequences: int = 1000, seed: int = 0, batch: int = 32
-) -> dict[str, float]:
-    r"""Measure a model on the task's evaluation batches, which the seed alone determines, as it does the noise of a model that
-    has some: means over what counts.
-
-    Args:    model: called model(xs, ts=, lengths=); split, sequences, seed, batch: as for `Task.evaluation`.
-    """
-    sums: dict[str, float] = {}
-    weights = 0.0
-    with torch_defaults(torch.get_num_threads(), next(model.parameters()).dtype):
-        for examples, outputs in answers(model, task, split, sequences, seed, batch):
-            weight = task.weight(examples)
-            weights += weight
-            for name, value in task.measures(outputs, examples).items():
-                sums[name] = sums.get(name, 0.0) + weight * value
-    return {name: value / weights for name, value in sums.items()}
-
-
-@torch.no_grad()
-def answers(model: nn.Module, task: Task, split: str, sequences: int, seed: int, batch: int) -> Iterator[tuple[Batch, Tensor]]:
-    """Yield the evaluation batches in which anything counts, a mean over nothing being no number, and the outputs for each."""
-    device = next(model.parameters()).device
-    for k, drawn in enumerate(task.evaluation(split, sequences, batch, seed)):
-        examples = drawn.to(device)
-        if task.weight(examples):
-            noise = noise_of(model, examples.size, seed, split, k)
-            yield examples, model(examples.xs, ts=examples.ts, lengths=examples.lengths, **noise)
-
-
-def noise_of(model: nn.Module, size: int, seed: int, *names: str | int) -> dict[str, Tensor]:
-    """Return the keys of the noise of a batch, where the model has noise: a function of the run's seed and of names."""
-    if not any(isinstance(part, VectorField) and part.noise_channels for part in model.modules()):
-        return {}
-    return {"seed": noise_keys(generator(seed, "noise", *names).initial_seed(), size)}
-
-
 LOOKED_AT = {"longest", "modes", "size"}  # of a watch, by which it says where to look again
 
 
@@ -311,7 +273,8 @@ class Training(Loop):
                 mine = self.processes.share(batch.size)
                 part, noise = task.part(batch, mine), {name: keys[mine] for name, keys in noise.items()}
             if share := task.weight(part) / whole:
-                with torch.autocast(self.device.type, torch.bfloat16, enabled=self.settings.precision == "bfloat16"):
+                masks = drawing(generator(self.settings.seed, "drawn", k, self.processes.rank))  # of dropout
+                with masks, torch.autocast(self.device.type, torch.bfloat16, enabled=self.settings.precision == "bfloat16"):
                     outputs, surprise = self._answered(part, noise)
                 loss = self.loss(outputs if self.settings.precision == "float32" else outputs.float(), part)
                 loss = loss + self.settings.likelihood * surprise
@@ -449,16 +412,3 @@ def _completed(configuration: Configuration, folder: Path) -> Outcome | None:
     run.choose()
     about: Any = {"far_worse": str(result.get("far_worse", "")), "beside": result.get("beside")}
     return Outcome(run.model, result["measures"], result["seconds"], result["steps"], already=True, **about)
-
-
-@contextmanager
-def torch_defaults(threads: int, dtype: torch.dtype) -> Iterator[None]:
-    """Set torch's number of threads, on which bits depend, and its default dtype, and set them back at the end."""
-    before = torch.get_num_threads(), torch.get_default_dtype()
-    torch.set_num_threads(threads)
-    torch.set_default_dtype(dtype)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before[0])
-        torch.set_default_dtype(before[1])

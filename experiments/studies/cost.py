@@ -206,7 +206,8 @@ def _slice(study: Study, run: Run) -> Slice:
 
 def _trained(study: Study, run: Run, steps: int, folder: Path, measured: bool = False) -> tuple[list[dict[str, float]], Path]:
     """Train a few steps; return the parts of its times by the clock and of the processor, and its folder."""
-    from experiments.runs.training import evaluate, train  # noqa: PLC0415
+    from experiments.runs.evaluation import evaluate  # noqa: PLC0415
+    from experiments.runs.training import train  # noqa: PLC0415
 
     given = run.configuration.training
     short: dict[str, Any] = {"steps": steps, "evaluate_every": steps, "evaluation": given.batch, "checkpoint_every": steps}

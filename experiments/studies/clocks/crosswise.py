@@ -18,7 +18,7 @@ from ctrnn.inputs.held import Hold
 from discretize import SequenceModel
 from experiments.models.integrators import IntegratorSettings, under
 from experiments.runs.configuration import TrainingSettings
-from experiments.runs.training import noise_of
+from experiments.runs.evaluation import noise_of
 from experiments.studies.clocks.rollout import FINE, Rollout, roll_out
 from experiments.studies.study import Row
 from experiments.tasks.task import Batch, Task

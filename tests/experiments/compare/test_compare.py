@@ -25,8 +25,8 @@ from experiments.compare.figure import _look, scores_figure
 from experiments.compare.tables import CostTable, CrosswiseTable, DifferencesTable, rows_csv
 from experiments.models.integrators import IntegratorSettings, under
 from experiments.reports.spreads import NotEnoughError
+from experiments.runs.evaluation import evaluate
 from experiments.runs.folder import load
-from experiments.runs.training import evaluate
 from experiments.studies.clocks.crosswise import own_time_of
 from experiments.studies.clocks.rollout import Rollout
 from experiments.studies.registry import loaded

@@ -19,9 +19,10 @@ from torch.testing import assert_close
 
 from experiments.runs.checkpoints import NEWEST, read_state
 from experiments.runs.configuration import configuration_from_words
+from experiments.runs.evaluation import torch_defaults
 from experiments.runs.processes import ALONE, MeanGradients, Processes, joined
 from experiments.runs.stopping import StoppedError
-from experiments.runs.training import Training, torch_defaults
+from experiments.runs.training import Training
 from experiments.seeds import generator
 from experiments.usage import UsageError
 

@@ -26,13 +26,16 @@ import discretize
 from ctrnn.storage import files
 from derivations.processes.interruption import Interrupted, deferred, interruptible
 from experiments.data.text import numbered_text
+from experiments.models.fields import FIELDS
 from experiments.models.integrators import under
 from experiments.runs.checkpoints import Checkpoints, read_state
 from experiments.runs.configuration import Configuration, configuration_from_words
+from experiments.runs.evaluation import evaluate, noise_of
 from experiments.runs.folder import held_folder, load, read_result
 from experiments.runs.optimizers import threads_for
+from experiments.runs.processes import Processes
 from experiments.runs.stopping import StoppedError
-from experiments.runs.training import Training, _batch, evaluate, noise_of, train
+from experiments.runs.training import Training, _batch, train
 from experiments.seeds import generator
 from experiments.studies.folder import keep
 from experiments.studies.study import Run, RunMeasures
@@ -819,6 +822,41 @@ def test_outside_of_the_command_ctrl_c_is_the_callers(request):
     with deferred() as interrupted:
         signal.raise_signal(signal.SIGINT)
         assert not interrupted()  # one that is ignored stays ignored
+
+
+def dropped(inputs, hidden, generator=None, dtype=None):
+    field = ctrnn.gated(inputs, hidden, generator=generator, dtype=dtype)
+    field.candidate = ctrnn.parts.Dropout(field.candidate, 0.5, inputs=0.3)
+    return field
+
+
+def test_masks_of_dropout_follow_from_seed_and_step_and_no_evaluation_has_any(tmp_path, monkeypatch):
+    monkeypatch.setitem(FIELDS._added, "dropped", dropped)
+    configuration = small(field="dropped")
+    train(configuration, tmp_path / "whole")
+    with pytest.raises(KilledError):
+        train(configuration, tmp_path / "parts", progress=killed_at(5))
+    torch.rand(3)  # of torch's own generator nothing is read
+    model = train(configuration, tmp_path / "parts").model
+    assert_same_run(tmp_path / "whole", tmp_path / "parts")
+    measures = [evaluate(each, configuration.task, "test", 6) for each in (model.train(), model, model.eval())]
+    assert measures[0] == measures[1] == measures[2]
+    assert not model.training
+    evaluate(model.train(), configuration.task, "test", 6)
+    assert model.training
+
+
+def test_processes_draw_masks_of_their_own(monkeypatch):
+    monkeypatch.setitem(FIELDS._added, "dropped", dropped)
+    configuration = small(field="dropped")
+    gradients = []
+    for rank in (0, 1):
+        run = Training(configuration.untrained_model(), configuration.task, configuration.training)
+        run.processes = Processes(rank, 2)
+        monkeypatch.setattr(Processes, "share", lambda *_: slice(0, 2))  # the same sequences
+        run._backward([run.batch_at(0)])
+        gradients.append(run.parameters[0].grad)
+    assert not torch.equal(*gradients)
 
 
 @pytest.mark.parametrize("room", [0, 3000])

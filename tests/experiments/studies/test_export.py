@@ -11,8 +11,8 @@ import pytest
 from safetensors.numpy import load_file
 
 import ctrnn
+from experiments.runs.evaluation import evaluate
 from experiments.runs.folder import load
-from experiments.runs.training import evaluate
 from experiments.studies.folder import configuration_of, keep, kept, opened, place_of, records_in
 from experiments.studies.registry import study_named
 from experiments.studies.report import report_of

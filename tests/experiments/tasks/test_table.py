@@ -13,7 +13,7 @@ import ctrnn
 import discretize
 from experiments.__main__ import main
 from experiments.models.gap_gru import GapGRU
-from experiments.runs.training import evaluate
+from experiments.runs.evaluation import evaluate
 from experiments.seeds import generator
 from experiments.tasks.ranking import auprc
 from experiments.tasks.recorded.table import TableTask

@@ -25,7 +25,7 @@ import pandas as pd
 from discretize import SequenceModel
 from experiments.reports.spreads import NotEnoughError, Spread, number
 from experiments.runs.configuration import Configuration
-from experiments.runs.training import evaluate
+from experiments.runs.evaluation import evaluate
 from experiments.studies.claims.training import MODELS, STEPS, TRAINING_SET, by_plateaus, learning_curve, steps_in_words, steps_to
 from experiments.studies.results import Results, best_settings, groups, spreads
 from experiments.studies.specs import Bands, Table, across, first, in_order

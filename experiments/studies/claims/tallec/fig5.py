@@ -21,7 +21,7 @@ import pandas as pd
 from discretize import SequenceModel
 from experiments.reports.spreads import NotEnoughError, number, paired
 from experiments.runs.configuration import Configuration
-from experiments.runs.training import evaluate
+from experiments.runs.evaluation import evaluate
 from experiments.studies.claims.training import MODELS, STEPS, TRAINING_SET, by_plateaus
 from experiments.studies.results import Results, groups, spreads
 from experiments.studies.specs import Bands, Table, across
