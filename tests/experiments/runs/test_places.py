@@ -57,6 +57,45 @@ def test_whatever_ray_raises_is_one_line_and_no_run_is_begun(on, monkeypatch, tm
     assert not list(tmp_path.glob("out/*"))
 
 
+class Clock:
+    """A clock that the waits of `on_ray` move, and nothing else."""
+
+    def __init__(self):
+        self.seconds = 0.0
+
+    def monotonic(self):
+        return self.seconds
+
+    def sleep(self, seconds):
+        self.seconds += seconds
+
+
+class NeverStarted:
+    """A start of Ray of which nothing is heard, or that is up at once."""
+
+    is_up, error = False, None
+
+    def __init__(self, clock, is_up):
+        self.clock, self.is_up = clock, is_up
+
+    def join(self, limit):
+        self.clock.sleep(0.0 if self.is_up else limit)
+
+
+@pytest.mark.parametrize("is_up", [False, True])
+@pytest.mark.parametrize(("on", "most"), [("ray", 90.0), ("ray:a:1", 30.0)])
+def test_ray_is_waited_for_half_a_minute_where_it_runs_and_no_longer_than_it_takes_to_start(on, most, is_up, monkeypatch):
+    clock, starts = Clock(), (on_ray.ANSWERS, on_ray.STARTS)
+    ray_that(monkeypatch, lambda **options: None, 0)  # a cluster without a node, where it is up
+    for name, value in zip(("ANSWERS", "STARTS"), starts, strict=True):
+        monkeypatch.setattr(on_ray, name, value)
+    monkeypatch.setattr(on_ray, "time", clock)
+    monkeypatch.setattr(on_ray, "_Start", lambda address: NeverStarted(clock, is_up))
+    with pytest.raises(UsageError, match=f"after {most:.0f} s"):
+        place(on, None, Path())
+    assert most <= clock.seconds < most + 1
+
+
 @pytest.mark.parametrize(("on", "words"), [("ray", "it does not come up"), ("ray:a:1", "nobody answers")])
 def test_a_cluster_that_does_not_answer_is_told_after_a_while(on, words, monkeypatch):
     never = Event()
@@ -223,12 +262,44 @@ def test_jobs_return_what_processes_return_and_a_lost_one_is_told(tmp_path, monk
     assert "was lost" in ends["dies"].lost
 
 
+DYING = """
+import os, signal
+from experiments.tasks.warps.recall import Recall
+
+class Dying(Recall):
+    drawn_before = 0
+
+    def drawn(self, size, generator, split):
+        Dying.drawn_before += 1
+        if Dying.drawn_before == 20 and "DYING" in os.environ:
+            try:
+                os.close(os.open(os.environ["DYING"], os.O_CREAT | os.O_EXCL))
+                os.kill(os.getpid(), signal.SIGKILL)
+            except FileExistsError:
+                pass
+        return super().drawn(size, generator, split)
+
+TASKS = {"dying": Dying}
+"""
+
+
+def table_of(folder):
+    """runs.csv without its seconds."""
+    with (folder / "runs.csv").open() as file:
+        return [{key: value for key, value in row.items() if "second" not in key} for row in csv.DictReader(file)]
+
+
 @pytest.mark.slow
-def test_a_sweep_on_ray_is_the_sweep_here(tmp_path):
+def test_a_sweep_of_twelve_on_two_ray_workers_one_of_which_is_killed_is_the_sweep_here(tmp_path):
     pytest.importorskip("ray", reason="pip install -c constraints.txt '.[cluster]'")
-    tables = []
-    for name, more in (("here", []), ("ray", ["--on", "ray"])):
-        subprocess.run([sys.executable, "-m", "experiments", *SWEEP, "--out", str(tmp_path / name), *more], cwd=ROOT, check=True)
-        with (tmp_path / name / "runs.csv").open() as file:
-            tables.append([{key: value for key, value in row.items() if "second" not in key} for row in csv.DictReader(file)])
-    assert tables[0] == tables[1]
+    (tmp_path / "own.py").write_text(DYING)
+    words = [*SWEEP, "hidden=4,5", "batch=4,6,8", "steps=12", "checkpoint_every=5", "--plugin", str(tmp_path / "own.py")]
+    words = ["dying" if word == "recall" else word for word in words if word not in ("hidden=4", "steps=3")]
+    marker = tmp_path / "was killed"
+    for name, more in (("here", []), ("ray", ["--on", "ray", "--workers", "2"])):
+        environment = {**os.environ, **({"DYING": str(marker)} if more else {})}
+        command = [sys.executable, "-m", "experiments", *words, "--out", str(tmp_path / name), *more]
+        subprocess.run(command, cwd=ROOT, env=environment, check=True)
+    assert marker.exists()
+    assert len(table_of(tmp_path / "here")) == 12
+    assert table_of(tmp_path / "ray") == table_of(tmp_path / "here")
