@@ -75,9 +75,10 @@ class _Equation:
         return over_matrices(self.tau) * jacobian(self.field, self.projected, u)
 
     def factors(self, pull: Tensor, friction: Tensor | float = 0.0) -> Factors:
-        """A + friction = 1 - tau J + friction, in its LU factors."""
-        one = torch.eye(pull.shape[-1], dtype=pull.dtype, device=pull.device)
-        return torch.linalg.lu_factor_ex((1 + friction) * one - pull)[:2]
+        """A + friction = 1 - tau J + friction, in its LU factors; friction a number or (..., 1)."""
+        matrices = -pull
+        matrices.diagonal(dim1=-2, dim2=-1).add_(1 + friction)
+        return torch.linalg.lu_factor_ex(matrices)[:2]
 
 
 def _solution(equation: _Equation, guess: Tensor) -> Tensor:
@@ -145,7 +146,7 @@ def _relaxed(equation: _Equation, guess: Tensor) -> Tensor:
     u, reached = guess, guess.abs()
     step = 1 / (1 + equation.tau * equation.field.leak(equation.projected, u)).amax(-1, keepdim=True)
     for _ in range(MOST_RELAXATIONS):
-        motion = _solved(equation.factors(equation.pull(u), (1 / step).unsqueeze(-1)), equation.residual(u))
+        motion = _solved(equation.factors(equation.pull(u), 1 / step), equation.residual(u))
         u = u + torch.where(torch.isfinite(motion), motion, torch.zeros_like(motion))
         reached = reached.maximum(u.abs())
         if bool((motion.abs() <= STATIONARY * step.clamp(max=1.0) * reached).all()):  # a short step moves little anywhere
@@ -159,7 +160,8 @@ def _solved(factors: Factors, off: Tensor) -> Tensor:
 
 
 def _times(matrices: Tensor, u: Tensor) -> Tensor:
-    return (matrices @ u.unsqueeze(-1)).squeeze(-1)
+    # Not @, which takes a small product for each sample: three times as long for 64 samples of 64 units.
+    return (matrices * u.unsqueeze(-2)).sum(-1)
 
 
 def _largest(u: Tensor, size: Tensor) -> Tensor:
