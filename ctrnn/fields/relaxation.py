@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from ctrnn import checks
 from ctrnn.fields.decays import Decay, LinearDecay, PowerDecay
+from ctrnn.fields.derivatives import jacobian_of_relaxation
 from ctrnn.fields.field import VectorField
 from ctrnn.fields.parts import Part, affine, check_width, read_sizes
 from ctrnn.fields.rates import RATES, SIGMOID, SOFTPLUS, FixedRate, Gate, InputFreeRate
@@ -84,6 +85,12 @@ class Relaxation(VectorField, Generic[C_co, R_co]):
 
     def forget(self, projected: Tensor, h: Tensor, at: Tensor, dt: float | Tensor) -> Tensor:
         return self.decay.after(h, dt * self._rate(projected, at))
+
+    def jacobian(self, projected: Tensor, h: Tensor) -> Tensor:
+        """Return dF_i/dh_k from the derivatives of the parts, those of known ones in closed form."""
+        if self.bandwidths is not None or "flow" in vars(self):
+            return super().jacobian(projected, h)
+        return jacobian_of_relaxation(self.candidate, self.rate, self.decay, *self._split(projected), h)
 
     def visible(self, state: Tensor) -> Tensor:
         return self.candidate.visible(state)

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from ctrnn import DelayedField, VectorField, checks
+from ctrnn import DelayedField, Relaxation, VectorField, checks
 from ctrnn.forward import jvp
 
 __all__ = ["JacobianCheck", "checked_jacobian", "declares_jacobian", "jacobian", "jacobian_cost", "over_matrices"]
@@ -135,7 +135,7 @@ def _compare(field: VectorField, found: Tensor, direction: Tensor, value: Tensor
 
 
 def _own(field: VectorField) -> bool:
-    return getattr(field.jacobian, "__func__", None) is not VectorField.jacobian
+    return getattr(field.jacobian, "__func__", None) not in (VectorField.jacobian, Relaxation.jacobian)
 
 
 def declares_jacobian(field: VectorField) -> bool:
