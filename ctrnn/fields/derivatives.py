@@ -2,7 +2,8 @@ r"""Derivatives of parts in the state: in closed form where a function of each u
 
     part_i = f(a_i), a = Wx x + Wh h + b       d part_i / dh_k = f'(a_i) Wh_ik
 
-f' comes from one derivative in forward mode, along all units at once. Of a part of other code it is one along each unit.
+f' comes from one derivative in forward mode, along all units at once, and so of the GRU's candidate those of its two functions.
+Of a part of other code it is one along each unit.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TypeGuard
 import torch
 from torch import Tensor
 
-from ctrnn.fields.candidates import FunctionCandidate, ReluCandidate, TanhCandidate
+from ctrnn.fields.candidates import FunctionCandidate, ReluCandidate, ResetCandidate, TanhCandidate
 from ctrnn.fields.decays import Decay, LinearDecay, PowerDecay
 from ctrnn.fields.parts import Affine, Part
 from ctrnn.fields.rates import RATES, FixedRate
@@ -52,6 +53,13 @@ def _times_jacobian(factor: Tensor, part: Part, projected: Tensor, h: Tensor) ->
     if _is_unitwise(part):
         slopes = _slopes(part.function, part.preactivation(projected, h))
         return (factor * slopes).unsqueeze(-1) * part.weight_h
+    if computes_as(part, ResetCandidate) and computes_as(part.reset, Affine) and computes_as(part.pull, Affine):
+        to_reset, to_pull = projected.chunk(2, -1)
+        opened, pulled = part.reset.flow(to_reset, h), part.recurrent(h)
+        reset = torch.sigmoid(opened)
+        factor = factor * _slopes(torch.tanh, to_pull + reset * pulled)
+        by_reset = (factor * pulled * _slopes(torch.sigmoid, opened)).unsqueeze(-1) * part.reset.weight_h
+        return (factor * reset).unsqueeze(-1) * part.pull.weight_h + by_reset
     return factor.unsqueeze(-1) * jacobian_of(lambda u: part.flow(projected, u), h)
 
 

@@ -42,6 +42,12 @@ class Quicker(PowerDecay):
         return h.square().sum(-1, keepdim=True).expand_as(h)
 
 
+def reset_by(part):
+    candidate = ResetCandidate(*SIZES)
+    candidate.reset = part
+    return candidate
+
+
 CANDIDATES = {
     "tanh": lambda: TanhCandidate(*SIZES),
     "relu, without bias": lambda: ReluCandidate(*SIZES, bias=False),
@@ -50,6 +56,7 @@ CANDIDATES = {
     "a user's class": lambda: Mixing(*SIZES),
     "additive": lambda: AdditiveCandidate(*SIZES),
     "reset": lambda: ResetCandidate(*SIZES),
+    "reset by another part": lambda: reset_by(TanhCandidate(*SIZES)),
     "reset state": lambda: ResetStateCandidate(*SIZES),
     "normalized": lambda: LayerNorm(TanhCandidate(*SIZES)),
     "dropped out": lambda: Dropout(TanhCandidate(*SIZES), 0.3),
@@ -97,7 +104,8 @@ def test_the_jacobian_is_that_of_forward_mode_and_so_is_what_autograd_makes_of_i
 
 
 @pytest.mark.parametrize(
-    ("candidate", "rate"), [("tanh", "fixed"), ("softplus", "GlobalGateRate"), ("relu, without bias", "ConstantRate")]
+    ("candidate", "rate"),
+    [("tanh", "fixed"), ("softplus", "GlobalGateRate"), ("relu, without bias", "ConstantRate"), ("reset", "GateRate")],
 )
 def test_known_parts_take_no_direction_for_each_unit(candidate, rate, monkeypatch):
     def refused(*_):
