@@ -52,7 +52,7 @@ class OneUnit(ctrnn.VectorField):
 @pytest.fixture(autouse=True)
 def _short(monkeypatch):
     """Inputs are held for a shorter time, and one other step is tried."""
-    for name, samples in (("WAIT", 50), ("LOOK", 50), ("MOST", 400)):
+    for name, samples in (("WAIT", 25), ("LOOK", 25), ("MOST", 200)):
         monkeypatch.setattr(f"discretize.analysis.refine.{name}", samples)
 
 
@@ -60,7 +60,7 @@ def looked_at(model, batch=None, *args, **settings):
     return breakdown(model, inputs() if batch is None else batch, *args, **{"halvings": 1, "steps": ()} | settings)
 
 
-def inputs(time=40, batch=3, width=2):
+def inputs(time=16, batch=3, width=2):
     return torch.randn(time, batch, width, generator=torch.Generator().manual_seed(0), **TWICE)
 
 
@@ -83,7 +83,7 @@ def test_growth_over_several_steps_is_the_product_of_their_factors(of_linear):
 
 
 def test_rate_times_step_and_where_it_is_above_one_are_known_by_unit(of_linear):
-    assert_close(of_linear.g_dt, torch.tensor([0.24, 1.2], **TWICE).expand(40, 2))
+    assert_close(of_linear.g_dt, torch.tensor([0.24, 1.2], **TWICE).expand(16, 2))
     assert of_linear.above.tolist() == [[0.0, 0.0], [1.0, 0.0]]
 
 
@@ -304,7 +304,7 @@ def test_no_rate_is_made_up_where_sequences_are_over():
     class Undeclared(Linear):
         leak = ctrnn.VectorField.leak
 
-    batch = discretize.Batch(inputs(), lengths=torch.tensor([40, 25, 10]))
+    batch = discretize.Batch(inputs(), lengths=torch.tensor([16, 10, 5]))
     assert looked_at(DiscreteRNN(Undeclared(0.3, 1.5)), batch).g_dt is None
 
 
@@ -331,16 +331,16 @@ def test_steps_in_a_sample_are_counted_as_a_model_is_told_of_them():
 
 
 def test_what_is_beyond_the_end_of_a_sequence_decides_nothing():
-    xs, lengths = inputs(), torch.tensor([40, 25, 10])
+    xs, lengths = inputs(), torch.tensor([16, 10, 5])
     wild = xs.clone()
-    wild[25:, 1], wild[10:, 2] = 1e6, -1e6
+    wild[10:, 1], wild[5:, 2] = 1e6, -1e6
     model = DiscreteRNN(Linear(0.3, 1.5), dt=0.8)
     plain, other = (looked_at(model, discretize.Batch(x, lengths=lengths)) for x in (xs, wild))
     assert_close(plain.over_time, other.over_time)
     assert_close(plain.by_unit, other.by_unit)
     assert_close(plain.g_dt, other.g_dt)
     assert plain.above.tolist() == [[0.0, 0.0], [1.0, 0.0]]
-    alone = looked_at(model, xs[:10, 2:])
+    alone = looked_at(model, xs[:5, 2:])
     assert float(plain.by_sequence[2]) * plain.refinement.spread == pytest.approx(
         float(alone.by_sequence[0]) * alone.refinement.spread, rel=1e-5
     )
@@ -349,11 +349,11 @@ def test_what_is_beyond_the_end_of_a_sequence_decides_nothing():
 def test_whole_targets_are_scored_by_accuracy_and_numbers_by_their_squared_error():
     torch.manual_seed(0)
     model = discretize.SequenceModel(DiscreteRNN(ctrnn.gated(2, 5, **TWICE)), 3)
-    xs, classes = inputs(), torch.randint(0, 3, (40, 3))
+    xs, classes = inputs(), torch.randint(0, 3, (16, 3))
     outputs = model(xs).detach()
     found = looked_at(model, xs, classes)
     assert found.refinement.metrics[0] == pytest.approx(float((outputs.argmax(-1) == classes).double().mean()))
-    numbers = torch.randn(40, 3, 3, **TWICE)
+    numbers = torch.randn(16, 3, 3, **TWICE)
     found = looked_at(model, xs, numbers)
     assert found.refinement.metrics[0] == pytest.approx(float((outputs - numbers).square().mean()))
     assert model.training
@@ -362,12 +362,12 @@ def test_whole_targets_are_scored_by_accuracy_and_numbers_by_their_squared_error
 def test_a_score_is_of_what_counts():
     torch.manual_seed(0)
     model = discretize.SequenceModel(DiscreteRNN(ctrnn.gated(2, 5, **TWICE)), 3)
-    xs, classes, lengths = inputs(), torch.randint(0, 3, (40, 3)), torch.tensor([40, 25, 10])
-    counts = (torch.arange(40)[:, None] < lengths).double()
+    xs, classes, lengths = inputs(), torch.randint(0, 3, (16, 3)), torch.tensor([16, 10, 5])
+    counts = (torch.arange(16)[:, None] < lengths).double()
     right = (model(xs, lengths=lengths).argmax(-1) == classes)[counts > 0].double().mean()
     found = looked_at(model, discretize.Batch(xs, classes, counts, lengths=lengths))
     assert found.refinement.metrics[0] == pytest.approx(float(right))
-    numbers = torch.randn(40, 3, 3, **TWICE)
+    numbers = torch.randn(16, 3, 3, **TWICE)
     off = (model(xs, lengths=lengths).detach() - numbers)[counts > 0].square().mean()
     assert looked_at(model, discretize.Batch(xs, numbers, counts, lengths=lengths)).refinement.metrics[0] == pytest.approx(
         float(off)
@@ -375,10 +375,10 @@ def test_a_score_is_of_what_counts():
 
 
 def classified(batch_first=False):
-    """A model of three classes whose step is far from its equation, and sequences of 40, 25 and 10 samples."""
+    """A model of three classes whose step is far from its equation, and sequences of 16, 10 and 5 samples."""
     torch.manual_seed(2)
     rnn = DiscreteRNN(Linear(0.3, 1.5), dt=0.8, batch_first=batch_first)
-    return discretize.SequenceModel(rnn, 3), 3 * inputs(), torch.tensor([40, 25, 10])
+    return discretize.SequenceModel(rnn, 3), 3 * inputs(), torch.tensor([16, 10, 5])
 
 
 @pytest.mark.parametrize(("of", "batch_first"), [("sequences", True), ("samples", False)])
@@ -386,8 +386,8 @@ def test_scores_and_changed_answers_of_each_sequence_are_those_of_a_loop(of, bat
     model, xs, lengths = classified(batch_first)
     solved = model.solved(rtol=1e-10, atol=1e-12)
     samples = of == "samples"
-    classes = torch.randint(0, 3, (40, 3) if samples else (3,))
-    counts = (torch.arange(40)[:, None] < lengths).double() if samples else None
+    classes = torch.randint(0, 3, (16, 3) if samples else (3,))
+    counts = (torch.arange(16)[:, None] < lengths).double() if samples else None
     turned = [None if t is None else t.mT if batch_first and t.dim() == 2 else t for t in (classes, counts)]
     x = xs.transpose(0, 1) if batch_first else xs
     found = looked_at(model, discretize.Batch(x, *turned, lengths=lengths, batch_first=batch_first))
@@ -430,7 +430,7 @@ def test_what_is_no_number_scores_as_none_and_classes_that_torch_leaves_out_as_n
             return self.rnn(x)[0] * math.nan
 
     assert math.isnan(
-        looked_at(Wild(), discretize.Batch(inputs(), torch.zeros(40, 3, 2), torch.ones(40, 3))).refinement.metrics[0]
+        looked_at(Wild(), discretize.Batch(inputs(), torch.zeros(16, 3, 2), torch.ones(16, 3))).refinement.metrics[0]
     )
     model, xs, _ = classified()
     classes = model(xs).argmax(-1)
@@ -472,7 +472,7 @@ def test_a_step_that_is_a_module_is_watched_and_put_back(watch):
 
 
 def test_packed_sequences_are_looked_at_as_padded_ones():
-    xs, lengths = inputs(), torch.tensor([40, 25, 10])
+    xs, lengths = inputs(), torch.tensor([16, 10, 5])
     model = DiscreteRNN(Linear(0.3, 1.5), dt=0.8)
     packed = looked_at(model, torch.nn.utils.rnn.pack_padded_sequence(xs, lengths))
     assert_close(packed.by_unit, looked_at(model, discretize.Batch(xs, lengths=lengths)).by_unit)
@@ -505,7 +505,7 @@ def test_a_noisy_model_is_compared_by_its_moments_along_the_same_paths():
         ({"steps": ["nope"]}, ValueError, "`steps` 'nope' is not known"),
         ({"batch": inputs()[:, :0]}, ValueError, "no sequence at all"),
         (
-            {"batch": discretize.Batch(inputs(), torch.zeros(40, 3), lengths=torch.tensor([40, 3, 3]))},
+            {"batch": discretize.Batch(inputs(), torch.zeros(16, 3), lengths=torch.tensor([16, 3, 3]))},
             ValueError,
             "beyond an end",
         ),
