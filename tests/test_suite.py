@@ -4,7 +4,7 @@ import math
 import os
 import subprocess
 import sys
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from itertools import combinations, product
 from types import SimpleNamespace
 
@@ -125,28 +125,44 @@ def test_of_two_parameters_and_of_cases_that_are_no_product_it_shows_all(cases):
     assert covering(cases) == {*range(len(cases))}
 
 
+def test_a_run_of_each_value_shows_each_and_each_as_often_as_others():
+    kept = [PRODUCT[k] for k in covering(PRODUCT, together=1)]
+    assert [len({case[k] for case in kept}) for k in range(3)] == [4, 3, 2]
+    assert len(kept) == 4
+    assert Counter(flag for *_, flag in kept) == {False: 2, True: 2}
+
+
 class Case:
     """A test of a product, as pytest collects it."""
 
     parent, originalname = "a file", "test_it"
 
-    def __init__(self, values, marks=()):
-        self.callspec, self.added = SimpleNamespace(_idlist=values, marks=marks), []
+    def __init__(self, values, marks=(), **of_its_test):
+        self.callspec, self.added, self.of_its_test = SimpleNamespace(_idlist=values, marks=marks), [], of_its_test
         self.add_marker = self.added.append
+
+    def get_closest_marker(self, name):
+        return SimpleNamespace(args=self.of_its_test[name]) if name in self.of_its_test else None
 
 
 @pytest.mark.parametrize(
-    ("markexpr", "word", "marks", "left"),
+    ("markexpr", "word", "marked", "left"),
     [
-        ("not slow", "tests", (), 12),
-        ("not slow", "tests/it.py::test_it", (), 24),
-        ("slow", "tests", (), 24),
-        ("not slow", "tests", (1,), 24),
+        ("not slow", "tests", {}, 12),
+        ("slow", "tests", {}, 12),  # which runs the others
+        ("not slow", "tests/it.py::test_it", {}, 24),
+        ("slow or not slow", "tests", {}, 24),
+        ("not slow", "tests", {"marks": (1,)}, 24),
+        ("not slow", "tests", {"each_value": ()}, 4),
+        ("slow", "tests", {"each_value": ()}, 4),
+        ("not slow", "tests", {"by_default": (5,)}, 5),
+        ("slow", "tests", {"by_default": (5,)}, 5),
+        ("not slow", "tests", {"by_default": (30,)}, 24),
+        ("not slow", "tests", {"by_default": (5,), "slow": ()}, 24),
     ],
-    ids=["a default run", "asked for by name", "another run", "marks of their own"],
 )
-def test_the_other_cases_are_slow_but_where_they_are_asked_for(markexpr, word, marks, left):
+def test_the_other_cases_are_slow_but_where_they_are_asked_for(markexpr, word, marked, left):
     config = SimpleNamespace(option=SimpleNamespace(markexpr=markexpr), args=[word])
-    cases = [Case(values, marks) for values in PRODUCT]
+    cases = [Case(values, **marked) for values in PRODUCT]
     pytest_collection_modifyitems(config, cases)
     assert [case.added for case in cases if case.added] == [["slow"]] * (24 - left)

@@ -3,26 +3,9 @@
 Those which use `all_settings` are of what is found by recording anew and running in all settings.
 """
 
-from collections import defaultdict
 from itertools import islice
 
 import pytest
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
-    """Of the cases of a test that is marked `by_default(n)` the default run takes n, spread over all; the others are slow."""
-    cases = defaultdict(list)
-    for item in items:
-        if item.get_closest_marker("by_default") and not item.get_closest_marker("slow"):
-            cases[item.path, item.originalname].append(item)
-    for found in cases.values():
-        (count,) = found[0].get_closest_marker("by_default").args
-        kept = {len(found) * k // count for k in range(count)}
-        for k, item in enumerate(found):
-            if k not in kept:
-                item.add_marker(pytest.mark.slow)
-
 
 RECORDS = {}  # what was made of a module, with the module: while it lives its id is its own
 
