@@ -133,7 +133,7 @@ def test_a_call_that_needs_a_package_names_the_extra_that_brings_it(alone, call,
     ("missing", "words", "about"),
     [
         ("tyro", ["train", "--help"], "ctrnn"),
-        ("pandas", ["study", "cost", "ohno-har"], "ctrnn study cost"),
+        pytest.param("pandas", ["study", "cost", "ohno-har"], "ctrnn study cost", marks=pytest.mark.slow),
         ("flint", ["derive"], "ctrnn derive"),
     ],
 )

@@ -99,12 +99,13 @@ def test_a_chapter_of_which_something_changed_is_proved_anew(chapter):
 PAPERS = ("tallec-ollivier-2018", "ohno-kumagai-2021", "ollivier-2013-riemannian-metrics-ii")
 
 
-# Takes seconds: over a hundred equations.
+# Takes seconds: over a hundred equations, of which a default run proves one in three.
+@pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("source", PAPERS)
-def test_the_displayed_equations_of_a_paper_are_proved(source):
+def test_the_displayed_equations_of_a_paper_are_proved(source, every):
     displayed = [entry for chapter in SOURCES[source] for entry in book.chapter(chapter) if entry.label.startswith("eq. ")]
-    assert not wrong([decided(entry) for entry in displayed])
     assert len(displayed) >= 15
+    assert not wrong([decided(entry) for entry in displayed[::every]])
 
 
 def test_the_page_of_texts_is_made_from_the_records():

@@ -90,7 +90,7 @@ def assert_same(loaded, model):
         assert torch.equal(ours[name].detach().nan_to_num(), tensor.detach().nan_to_num())
 
 
-@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(field=FIELDS, make=st.sampled_from(MODULES))
 def test_what_is_saved_comes_back(path, field, make):
     model = make(field)

@@ -157,6 +157,7 @@ def assert_same_tensors(many, networks):
             assert_close(mine.grad, torch.stack([one.grad for one in theirs]), **ROUNDING)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("name", [name for name in PARTS if name != "bounded"])
 @pytest.mark.parametrize("alone", [False, True])
 def test_the_state_that_a_network_keeps_is_that_of_a_loop(name, alone):

@@ -289,6 +289,7 @@ CHANGES = [
 ]
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
 @pytest.mark.parametrize("change", CHANGES)
 def test_what_has_changed_is_seen(monkeypatch, change, make):
@@ -374,6 +375,7 @@ def own_attribute(module):
     vars(rnns(module)[-1])["forward"] = rnns(module)[-1].forward
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
 @pytest.mark.parametrize("change", [*CHANGES, hook_in_the_table, another_dict, buffer_for_a_parameter, own_attribute])
 def test_what_has_changed_is_not_repeated(monkeypatch, change, make):
@@ -383,6 +385,7 @@ def test_what_has_changed_is_not_repeated(monkeypatch, change, make):
     assert runs_at_once(monkeypatch, module, X) == (change in (write_data, write_by_numpy, replace_data, loaded))
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
 @pytest.mark.parametrize(
     "mode",

@@ -113,7 +113,7 @@ class Sheet(ctrnn.VectorField):
 @pytest.mark.kernels
 def test_a_neural_field_is_compiled():
     # Seconds, in which so much code and its derivatives are recorded.
-    field, xs = Sheet().double(), torch.randn(100, 3, 2)
+    field, xs = Sheet().double(), torch.randn(20, 3, 2)
     found = []
     for fused in ("always", False):
         ran = discretize.unroll(discretize.DiscreteCell(field, discretize.Euler(), 0.1), xs, H / 9, fused=fused)

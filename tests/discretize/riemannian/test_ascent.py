@@ -112,6 +112,7 @@ def nothing(model):
     pass
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("symbols", [noise(), noise(12, 1)], ids=["long", "fewer than weights"])
 @pytest.mark.parametrize("change", [nothing, as_begun, dead, twins])
 @pytest.mark.parametrize("metric", ["natural", "recurrent-natural"])
@@ -131,6 +132,7 @@ def test_a_step_by_a_natural_metric_of_which_a_part_is_cut_off_is_the_same_howev
                 assert_close(found, expected, rtol=0, atol=2e-6)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(("metric", "reduction"), [("rbpm", "full"), ("ruop", "full"), ("rbpm", "quasi"), ("natural", "full")])
 @pytest.mark.parametrize("make", [ctrnn.glnn, ctrnn.gnn])
 def test_dampened_by_other_sequences_they_still_do(make, metric, reduction):

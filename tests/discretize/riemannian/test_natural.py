@@ -84,6 +84,7 @@ def test_of_one_unit_the_backpropagated_metric_is_the_recurrent_natural_one():
         assert_close(other[parameter], step, rtol=1e-9, atol=1e-11)
 
 
+@pytest.mark.by_default(6)
 @pytest.mark.parametrize(
     ("make", "metric"),
     [

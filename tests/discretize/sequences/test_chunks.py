@@ -42,6 +42,7 @@ def in_chunks(rnn, chunks, ts, front=0, behind=0):
     return torch.cat(outputs)
 
 
+@pytest.mark.each_value
 @every_held
 @pytest.mark.parametrize("chunks", [[1] * TIME, [5, 1, 6], [4, 8]])
 @pytest.mark.parametrize("shared", [True, False])
@@ -51,6 +52,7 @@ def test_chunks_with_the_stamp_of_the_next_are_the_whole(name, chunks, shared):
     assert_close(in_chunks(rnn, chunks, ts, behind=1), rnn(XS, ts=ts)[0], **WITHIN)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("name", JUMPS)
 @pytest.mark.parametrize("chunks", [[1] * TIME, [5, 1, 6]])
 def test_chunks_of_observations_with_the_stamp_of_the_last_are_the_whole(name, chunks):

@@ -189,6 +189,7 @@ MODULES = {
 }
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("own", [False, True])
 @pytest.mark.parametrize("module", MODULES)
 def test_a_sequence_does_not_see_its_neighbours_lengths_times_and_resets(module, own):

@@ -70,6 +70,7 @@ def setting(name, time, batch, hidden, make=ctrnn.gated, **settings):
     return MODULES[name](field, **settings), torch.randn(time, batch, 2), torch.randn(batch, field.state_size)
 
 
+@pytest.mark.each_value
 @every_module_and_size
 @pytest.mark.parametrize("edges", [0, 1])
 def test_a_sequence_with_stamps_of_its_own_is_read_as_alone(name, time, batch, hidden, edges):
@@ -81,6 +82,7 @@ def test_a_sequence_with_stamps_of_its_own_is_read_as_alone(name, time, batch, h
     assert_close(h_n, expected_n, **close(name))
 
 
+@pytest.mark.each_value
 @every_module_and_size
 @pytest.mark.parametrize("make", [ctrnn.gated, FIELDS["stack"]])
 def test_a_sequence_with_a_length_of_its_own_is_read_as_alone(name, time, batch, hidden, make):
@@ -93,6 +95,7 @@ def test_a_sequence_with_a_length_of_its_own_is_read_as_alone(name, time, batch,
         assert_close(h_n, expected_n, **close(name))
 
 
+@pytest.mark.each_value
 @every_module_and_size
 @pytest.mark.parametrize(("edges", "shared"), [(0, True), (1, False)])
 def test_times_and_lengths_go_together_and_what_is_beyond_an_end_is_not_looked_at(name, time, batch, hidden, edges, shared):
@@ -175,6 +178,7 @@ def test_packed_sequences_are_those_of_torch(kind, batch_first, lengths, hidden)
             assert_close(h_n, torch.cat(expected_n, -1) if kind is nn.LSTM else expected_n, **ROUNDING)
 
 
+@pytest.mark.each_value
 @each_module
 @pytest.mark.parametrize("batch_first", [False, True])
 def test_packed_sequences_take_times_and_start_in_their_original_order(name, batch_first):

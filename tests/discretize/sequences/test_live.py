@@ -12,6 +12,7 @@ from discretize import DiscreteCell, DiscreteRNN, Euler
 from discretize.sequences.unit_steps import unit_step
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("batch", [None, 1, BATCH, 0])
 @pytest.mark.parametrize("name", MODULES)
 def test_a_stream_is_the_sequence_of_its_samples(name, batch):
@@ -110,6 +111,7 @@ def test_other_steps_of_such_a_field_are_not_torchs_cell(settings):
     assert_close(streamed(module, xs), module(xs), rtol=0, atol=1e-13)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("seed", ["number", "keys"])
 @pytest.mark.parametrize("name", NOISY)
 def test_a_stream_with_seed_and_places_draws_the_noise_of_its_sequence(name, seed):

@@ -46,6 +46,7 @@ def by_loop(field, step, x, h, dt, keys, first=0, substeps=1):
     return torch.stack(states)[substeps - 1 :: substeps]
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("substeps", [1, 4, 6])  # powers of two are drawn where they are used, others ahead
 def test_drawn_increments_are_those_of_a_path_whose_cells_are_the_samples(step, substeps):

@@ -126,7 +126,7 @@ def test_a_peak_next_to_the_end_of_a_solution_is_found_every_way(terminal, direc
             assert_close(solved(torch.tensor([ts[-1]]))[0, sample], solved.hs[-1, sample], rtol=0, atol=0)
 
 
-@pytest.mark.parametrize(("end", "count"), [(1.7, 1), (2.5, 2)])  # and of one after a reset
+@pytest.mark.parametrize(("end", "count"), [pytest.param(1.7, 1, marks=pytest.mark.slow), (2.5, 2)])  # and of one after a reset
 def test_a_spike_next_to_the_end_of_a_solution_has_the_gradient_of_its_closed_form(end, count):
     v, drive = starts(0.0).requires_grad_(), starts(1.0).requires_grad_()
     h0, settings = torch.stack([v, drive], 1), {"method": "dopri8", "fused": False, "rtol": 1e-5, "atol": 1e-6}
@@ -141,7 +141,7 @@ def test_a_spike_next_to_the_end_of_a_solution_has_the_gradient_of_its_closed_fo
         assert_close(by_drive, torch.autograd.grad(by_tangent, still, retain_graph=True)[0], rtol=1e-4, atol=0)
 
 
-@pytest.mark.parametrize("peak", [1e1, 1e5, 1e9])
+@pytest.mark.parametrize("peak", [1e1, pytest.param(1e5, marks=pytest.mark.slow), 1e9])
 def test_the_gradient_of_a_spike_does_not_hang_on_how_far_away_its_peak_is(peak):
     v = starts(0.0).requires_grad_()
     h0 = torch.stack([v, torch.ones(1)], 1)

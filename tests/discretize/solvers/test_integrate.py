@@ -75,6 +75,7 @@ def test_solutions_in_closed_form_are_met(make, method):
     assert_close(solved.hs, torch.stack([problem.solution(t) for t in ts]).detach(), rtol=0, atol=30 * tolerance)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("settings", [{"method": "euler"}, {"method": Euler()}, {"method": Euler(), "max_step": 1.0}])
 @pytest.mark.parametrize("name", NAMED)
 def test_euler_on_the_unit_grid_is_the_unrolled_cell(name, settings):

@@ -65,6 +65,8 @@ class Coded(EmbeddedMethod):
 
 OWN = {"tableau": Fehlberg(), "dopri5 again": OwnDopri5(), "code": Coded(), "doubled rk4": StepDoubling("rk4")}
 OWN |= {"doubled exponential": StepDoubling("etdrk4"), "doubled implicit": StepDoubling("trapezoid")}
+# What an implicit step costs is seen by its order and its tolerance; the rest of it is slow.
+OWN_EVERY_DAY = [pytest.param(name, marks=[pytest.mark.slow] * (name == "doubled implicit")) for name in OWN]
 FALLS = {"tableau": 5, "dopri5 again": 5, "code": 2, "doubled rk4": 5, "doubled exponential": 5, "doubled implicit": 3}
 LOOSE = {"code": 1e-3, "doubled implicit": 1e-3}
 
@@ -133,7 +135,7 @@ def test_steps_fall_with_the_order_of_a_method_of_ones_own(name: str):
     assert 1.7 < many / few < 2.3
 
 
-@pytest.mark.parametrize("name", OWN)
+@pytest.mark.parametrize("name", OWN_EVERY_DAY)
 def test_states_between_events_and_batches_are_those_of_the_solution(name: str):
     tolerance = LOOSE.get(name, 1e-7)
     starts = torch.tensor([[1.0, 0.0], [2.0, 0.0]], **TWICE)
@@ -151,7 +153,7 @@ def test_states_between_events_and_batches_are_those_of_the_solution(name: str):
     assert between.stats["steps_of_samples"][1] == alone.stats["steps_of_samples"][0]
 
 
-@pytest.mark.parametrize("name", OWN)
+@pytest.mark.parametrize("name", OWN_EVERY_DAY)
 def test_gradients_of_a_method_of_ones_own_are_those_of_its_steps(name: str):
     own, x = field(), samples(2, 1)
 

@@ -60,6 +60,7 @@ def test_every_step_map_says_what_it_is(name):
     assert step.factor
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("name", MAKES_A_GATE)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_a_step_induces_its_gate(name, dtype):

@@ -54,6 +54,7 @@ def test_weights_move_between_integrators():
     assert list(exact.state_dict()) == list(model.state_dict())
 
 
+@pytest.mark.each_value
 @pytest.mark.filterwarnings("ignore::discretize.StepWarning")  # a gate without bound, before it has learned
 @pytest.mark.parametrize("integrator", ["euler", "exponential-euler", "exact"])
 @pytest.mark.parametrize("field", FIELDS)
@@ -74,6 +75,7 @@ def patients(tmp_path_factory):
     return folder
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(
     ("task", "integrator", "setting"), [("forecast", "euler", "length=6"), ("physionet", "exact", "data={}")]
 )

@@ -260,7 +260,7 @@ def test_a_page_tells_the_largest_rate_times_step_of_training(of_steps):
 
 def test_a_page_of_a_run_with_noise_tells_its_moments_along_the_same_paths(tmp_path):
     words = ["train", "--task", "adding", "--field", "plain", "--integrator", "euler-maruyama", "--out", str(tmp_path), "--page"]
-    words += ["--set", "T=6", "hidden=3", "batch=4", "steps=1", "evaluation=4", "noise=0.2"]
+    words += ["--set", "T=3", "hidden=3", "batch=4", "steps=1", "evaluation=4", "noise=0.2"]
     _, page = page_of(tmp_path, words)
     shown = rows_of(page, "along the same paths")
     assert [*shown] == ["1", "2", "4", "8", "16"]

@@ -585,6 +585,7 @@ def test_a_study_says_what_it_asks_and_has_its_place_in_the_docs(name):
     assert min(study.minutes.values()) > 0
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("name", list(STUDIES))
 def test_the_runs_of_a_study_have_keys_of_their_own_and_configurations_that_come_back_from_json(name, scale):

@@ -68,6 +68,7 @@ def sequences(task, made, split="test"):
     return found
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("unit", [1e-6, 1e6])
 @pytest.mark.parametrize("speed", SPEEDS)
 @pytest.mark.parametrize("between", ["held", "backward", "linear"])
@@ -101,6 +102,7 @@ def exact(task, hold):
     return discretize.SequenceModel(rnn, task.output_size, generator(1)).double()
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("target", ["label", "each", "z", None])
 @pytest.mark.parametrize(("hold", "between"), [("forward", "held"), ("backward", "backward")])
 @pytest.mark.parametrize("speed", [0.5, 1 / 3])
