@@ -131,14 +131,15 @@ def interleaved(
 
 @contextmanager
 def _without_garbage_collection() -> Iterator[None]:
-    collecting = gc.isenabled()
+    collecting, frozen = gc.isenabled(), gc.get_freeze_count()
     gc.collect()
     gc.freeze()  # so that collecting between the runs is quick
     try:
         gc.disable()
         yield
     finally:
-        gc.unfreeze()
+        if not frozen:  # else what the caller had frozen would thaw with it
+            gc.unfreeze()
         if collecting:
             gc.enable()
 

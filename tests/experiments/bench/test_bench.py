@@ -41,7 +41,7 @@ ROOT = Path(__file__).resolve().parents[3]
 @pytest.fixture(autouse=True)
 def _few_objects():
     """Garbage is collected before every run: not among all that other files have made, which takes most of their time."""
-    gc.freeze()  # before each test: `interleaved` gives back what others have frozen, too
+    gc.freeze()  # before each test: `interleaved` looks through what others have left
 
 
 class Clock:
@@ -135,6 +135,13 @@ def unrolled():
     x = cells.samples(SIZES, dtype=torch.float64)
     session = Session(("torch", "loop"))
     return x, {candidate.name: candidate for candidate in cells.cell_candidates(session, SIZES, x, FEW)}, session.skipped
+
+
+def test_what_was_frozen_before_stays_so():
+    gc.freeze()
+    before = gc.get_freeze_count()
+    interleaved({"a": lambda: None}, 1)
+    assert gc.get_freeze_count() >= before > 0
 
 
 def test_every_engine_is_there_or_skipped(unrolled):

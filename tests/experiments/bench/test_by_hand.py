@@ -1,5 +1,6 @@
 """The measure of what torchdiffeq costs by `ContinuousRNN`: both compute the same."""
 
+import pytest
 import torch
 from torch.testing import assert_close
 
@@ -16,6 +17,7 @@ def test_the_engine_and_the_calls_by_hand_give_the_same_states_and_gradients():
         assert_close(mine, theirs, rtol=0, atol=1e-12)
 
 
+@pytest.mark.usefixtures("only_new_garbage")
 def test_it_prints_a_row_for_every_size(capsys, monkeypatch):
     monkeypatch.setattr(by_hand, "SIZES", ((1, 2), (3, 4)))
     by_hand.main(["--samples", "2", "--rounds", "1"])
