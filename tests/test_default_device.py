@@ -89,6 +89,7 @@ WAYS = {
 }
 
 
+@pytest.mark.by_default(12)
 @pytest.mark.parametrize("way", WAYS)
 def test_states_and_gradients_on_one_device_do_not_depend_on_the_default_device(way):
     field, found = ctrnn.gated(3, 4), []

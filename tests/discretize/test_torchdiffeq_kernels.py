@@ -69,6 +69,7 @@ def flat(y):
     return torch.cat([each.flatten() for each in rows.parts_of(y)])
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("name", ROWS)
 @pytest.mark.parametrize("solve", ["odeint", "odeint_adjoint"])
 def test_states_and_gradients_by_kernels_are_torchdiffeqs(name, solve, monkeypatch):

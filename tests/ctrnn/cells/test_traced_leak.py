@@ -106,6 +106,7 @@ def test_it_is_compiled_with_the_field():
 OTHERWISE = ("plain", "rhn", "ltc", "adaptive", "network")
 
 
+@pytest.mark.by_default(8)
 @pytest.mark.parametrize("name", [name for name in FIELDS if name not in OTHERWISE and "lstm" not in name])
 def test_chrono_finds_the_biases_that_it_sets_in_named_fields(name):
     ours = made(FIELDS[name])

@@ -59,6 +59,7 @@ def layers(batch_first=False):
     return Layers.of(ctrnn.gru, 2, 3, 2, bidirectional=True, batch_first=batch_first, dtype=torch.float64)
 
 
+@pytest.mark.by_default(4)
 @pytest.mark.parametrize(
     ("make", "timed", "way"),
     [*((a_cell, False, way) for way in WAYS), (a_cell, True, 1e8), (a_cell, True, "batch first"), (layers, True, float("nan"))],

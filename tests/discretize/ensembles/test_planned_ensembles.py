@@ -236,6 +236,7 @@ def test_a_planned_ensemble_runs_inside_of_vmap_and_without_gradients():
     assert_close(together.separate()[1](X), tuple(one[1] for one in together(X)), rtol=0, atol=1e-12)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("each", [(), "x"], ids=["shared samples", "samples of each"])
 @pytest.mark.parametrize("settings", [{}, {"batch_first": True}, {"bias": False}], ids=["time first", "batch first", "no bias"])
 def test_wide_lstms_go_by_torchs_function_one_after_another_without_gradients(monkeypatch, settings, each):

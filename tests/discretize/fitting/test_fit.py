@@ -65,6 +65,7 @@ def test_a_logistic_curve_has_the_estimates_and_errors_of_scipys_curve_fit():
     assert fit.identified == ["r", "K", "y(0)"]
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("size", [1e-6, 1e6])
 @pytest.mark.parametrize("what", ["data", "time", "parameters"])
 def test_the_fit_is_the_same_in_other_units(what, size):

@@ -58,6 +58,7 @@ CASES = {
 }
 
 
+@pytest.mark.by_default(5)
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_a_longer_sequence_calls_no_more_functions(case):
     field = ctrnn.leaky(1, 1)

@@ -15,7 +15,7 @@ SMALL = torch.empty(0)
 
 
 @pytest.fixture(autouse=True)
-def no_blocks_yet(monkeypatch):
+def no_blocks_yet(monkeypatch, only_new_garbage):
     gc.collect()
     monkeypatch.setattr(memory, "_idle", {})
     monkeypatch.setattr(memory, "LEAST", 1 << 10)
@@ -128,6 +128,7 @@ def losses(outputs, ends):
     }
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("read", ["output", "ends", "both", "none"])
 @pytest.mark.parametrize("make", [ctrnn.lstm, ctrnn.gated], ids=["pairs", "all visible"])
 def test_gradients_of_an_ensemble_are_those_of_the_loop_whatever_is_read_of_it(make, read):

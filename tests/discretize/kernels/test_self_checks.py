@@ -76,6 +76,7 @@ def engine(run, field):
     return rnn.stats
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("run", RUNS)

@@ -31,6 +31,7 @@ def test_states_are_those_of_the_steps_one_after_the_other(make, step, method):
     assert found.stats["residual"] < 1e-12
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("make", FIELDS)
 @pytest.mark.parametrize("method", ["newton", "quasi"])
 def test_gradients_are_those_of_autograd_through_the_steps(make, method):

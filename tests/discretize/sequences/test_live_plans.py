@@ -251,6 +251,7 @@ def test_a_state_that_is_not_finite_is_an_error_of_a_solve():
         module.live_step(torch.full((BATCH, INPUT), 10.0), state)
 
 
+@pytest.mark.usefixtures("only_new_garbage")
 def test_a_plan_does_not_keep_its_module_alive():
     module = MODULES["DiscreteRNN of gru"]()
     streamed(module, samples())

@@ -730,6 +730,7 @@ def test_a_planned_module_is_saved_and_comes_back(make, tmp_path):
     assert_close(ctrnn.load(tmp_path / "model")(X), rnn(X), rtol=0, atol=1e-12)
 
 
+@pytest.mark.usefixtures("only_new_garbage")
 def test_a_module_that_is_not_used_any_more_goes_with_its_plan():
     rnn = planned()
     gone = weakref.ref(rnn), weakref.ref(rnn.field)

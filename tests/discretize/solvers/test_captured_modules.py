@@ -79,6 +79,7 @@ def ways():
     }
 
 
+@pytest.mark.by_default(6)
 @pytest.mark.parametrize("way", ways())
 def test_modules_of_a_function_are_parameters_and_the_adjoint_gives_them_gradients(way):
     function, h0 = ways()[way], torch.ones(3, 1, dtype=torch.float64)

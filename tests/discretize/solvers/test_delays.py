@@ -368,6 +368,7 @@ def test_a_batch_without_samples_has_no_states():
     assert discretize.integrate(fading, None, torch.ones(0, 1), torch.tensor([0.0, 3.0]), delays=1.0).hs.shape == (2, 0, 1)
 
 
+@pytest.mark.usefixtures("only_new_garbage")
 def test_the_past_of_a_chain_of_short_solves_is_kept_as_long_as_it_is_read():
     ts, past, at, reached = torch.linspace(0, 3, 13), torch.sin, torch.zeros(1, 1), []
     how = {"rtol": 1e-6, "atol": 1e-7}

@@ -213,6 +213,7 @@ def test_a_pair_as_a_step_takes_one_step_of_length_dt():
         assert_close(once[0], expected, rtol=0, atol=1e-15)
 
 
+@pytest.mark.by_default(12)
 @pytest.mark.parametrize("name", [name for name in method_names() if name not in ("symplectic-euler", "splitting")])
 def test_a_name_means_the_same_step_in_a_cell_a_sequence_and_a_solve(name: str):
     noisy = isinstance(discretize.methods.checked_method(name), discretize.StochasticStep)

@@ -261,6 +261,7 @@ def test_a_planned_solve_runs_inside_of_vmap_and_under_autocast():
         same(field)
 
 
+@pytest.mark.usefixtures("only_new_garbage")
 @pytest.mark.parametrize("settings", [{}, {"method": "dopri5", "max_step": None}], ids=["steps of one length", "chosen ones"])
 def test_a_field_that_is_not_used_any_more_goes_with_its_plans(settings):
     field = planned(**settings)

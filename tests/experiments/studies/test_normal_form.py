@@ -52,6 +52,7 @@ def test_where_nothing_turns_that_is_said():
         cycle_of_equation(Sheared(0.1, 0.0), X, REST)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("shear", [0.0, 0.7])
 @pytest.mark.parametrize("pull", [0.05, 0.2, 1.0])
 def test_an_oscillator_that_euler_keeps_at_size_1_has_the_size_and_speed_in_its_equation_that_are_foretold(pull, shear):
