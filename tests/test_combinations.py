@@ -92,7 +92,7 @@ ALLOWED = Counter(
         "jumps/between.py _over_by_steps": 1,
         "jumps/between.py _request": 1,
         "jumps/between.py finish": 1,
-        "kernels/cpp/solving.py no_kernel": 1,
+        "kernels/cpp/solving.py is_program": 1,
         "loop/delayed.py __init__": 3,
         "loop/delayed.py _by_blocks": 1,
         "loop/delayed.py _spacing": 1,

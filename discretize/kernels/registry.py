@@ -28,10 +28,11 @@ from discretize.kernels.eligibility import warn_once
 from discretize.kernels.price import KernelReady, Waiting
 from discretize.kernels.record.attributes import Attributes, GlobalReads, attributes_of
 from discretize.kernels.record.guards import Guards
-from discretize.kernels.record.program import FlowModule, Program, StepModule, Text, Writer, weights_of, with_weights
+from discretize.kernels.record.program import CodeModule, Program, Text, Writer, weights_of, with_weights
 from discretize.kernels.record.recording import UnknownOperation
 from discretize.kernels.record.stored import Recorder, is_stored, program_key
 from discretize.kernels.record.watched import Unwatched
+from discretize.steps.step import Step
 
 __all__ = [
     "LEAST",
@@ -114,14 +115,14 @@ class Uses:
 
 
 class KnownKernel(NamedTuple):
-    """What was found for a field: all that its code keeps, and the kernel, or why there is none."""
+    """What was found for a field or a method: all that its code keeps, and the kernel, or why there is none."""
 
     attributes: Attributes
     kernel: Any
     guards: Guards
     uses: Uses
     made: OrderedDict[Any, _Made]  # among which it was looked for
-    end: weakref.ref[VectorField]
+    end: weakref.ref[Any]
 
 
 _known: OrderedDict[int, dict[Any, KnownKernel]] = OrderedDict()  # by request, of fields that are alive, by their ids
@@ -156,9 +157,9 @@ def is_on_disk(attributes: Attributes, wanted: Mapping[str, bool], dtype: torch.
     return key is not None and is_stored(key)
 
 
-def known(field: VectorField, request: object, wait: bool) -> KnownKernel | None:
-    """What `remember` was given for the same request, if nothing has changed that the field's code may read; wait: not without a
-    kernel that may be there."""
+def known(field: VectorField | Step, request: object, wait: bool) -> KnownKernel | None:
+    """What `remember` was given for the same request, if nothing has changed that the code of a field, or method, may read; wait:
+    not without a kernel that may be there."""
     found = _known.get(id(field), {}).get(request)
     if found is None or found.made is not _made or not found.guards.hold(field):
         return None
@@ -169,7 +170,9 @@ def known(field: VectorField, request: object, wait: bool) -> KnownKernel | None
     return found
 
 
-def remember(field: VectorField, request: object, guards: Guards, attributes: Attributes, kernel: object, uses: Uses) -> None:
+def remember(
+    field: VectorField | Step, request: object, guards: Guards, attributes: Attributes, kernel: object, uses: Uses
+) -> None:
     """guards: of all that was looked at for the attributes and the kernel."""
     key = id(field)
     of_field = _known.get(key, {})
@@ -190,7 +193,7 @@ def _keep(table: OrderedDict[Any, Any], key: object, value: object) -> None:
 
 
 def kernel_of(
-    module: StepModule | FlowModule,
+    module: CodeModule,
     attributes: Attributes,
     wanted: Mapping[str, bool],
     dtype: torch.dtype,
@@ -239,7 +242,7 @@ def kernel_of(
 
 
 def _attempt(
-    module: StepModule | FlowModule,
+    module: CodeModule,
     wanted: Mapping[str, bool],
     dtype: torch.dtype,
     make: Callable[[Program[Text], Recorder], Kernel | str],
@@ -276,7 +279,7 @@ def _attempt(
     try:
         # In a thread of its own: in no mode of torch that is on in this one, and under no profiler. Context variables come along.
         # What is drawn there is drawn again by the steps.
-        devices = [device] if (device := module.field.device) is not None and device.type == "cuda" else []
+        devices = [device] if (device := module.device) is not None and device.type == "cuda" else []
         with fork_rng(devices):
             kernel = _in_a_thread(partial(copy_context().run, made))
     except (Unwatched, UnknownOperation, ValueError, compat.Missing) as error:
@@ -352,10 +355,10 @@ def time_unit(slope: Tensor, h: Tensor) -> float:
     return unit if 0 < unit < math.inf and not 1 / USUAL < unit < USUAL else 1.0
 
 
-def _is_the_same_alone(module: StepModule | FlowModule, dtype: torch.dtype) -> bool:
+def _is_the_same_alone(module: CodeModule, dtype: torch.dtype) -> bool:
     """Whether code, which is recorded for batches of two or more, gives a sample the same numbers when it is alone."""
     dice = torch.Generator().manual_seed(0)
-    device = module.field.device
+    device = module.device
     samples = [
         torch.rand((3, width), generator=dice, dtype=dtype, device="cpu").to(device) + 0.1 for width in module.samples.values()
     ]

@@ -118,11 +118,11 @@ class StepDoubling(EmbeddedMethod):
         return Attempt(two, error if lost is None else torch.where(lost.to(h.device), math.inf, error))
 
     def _stepped(self, slope: SlopeFunction, tau: Tensor, dt: Tensor, h: Tensor) -> Tensor:
-        assert isinstance(slope, Segment)
         length = dt.to(device=h.device, dtype=h.dtype, non_blocking=True)
-        length = length.reshape(()) if len(length) == 1 else length
+        length = length.reshape(()) if length.shape[0] == 1 else length
         if isinstance(self.step, ExplicitRungeKutta):
             return self.step.along(lambda share, u: slope(tau + share * dt, u), h, length)
+        assert isinstance(slope, Segment), "others than explicit Runge-Kutta steps read the field beside its slope"
         t = slope.time(tau)
         length = length if slope.chain.speed is None else length * slope.speed_at(t, h)
         return self.step.advance(slope.chain.field, slope.input_at(t), h, length)

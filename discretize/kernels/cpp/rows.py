@@ -12,11 +12,24 @@ from typing import Any
 from discretize.kernels.cpp.sums import SumAreas
 from discretize.kernels.record.functions import FUNCTIONS, number
 from discretize.kernels.record.phases import Phase, ProgramValues, phases
-from discretize.kernels.record.values import READY, Value, ancestors
+from discretize.kernels.record.values import CALLS, READY, Value, ancestors
 
-__all__ = ["PREAMBLE", "CppText", "written"]
+__all__ = ["PREAMBLE", "CallNumbers", "CppText", "RowPass", "structure", "written"]
 
 SAMPLES = {"x": "x[m]", "h": "h[m]", "cotangent": "cotangent[m]", "dt": "&dt[m]"}
+
+
+@dataclass
+class CallNumbers:
+    """The calls of a field in a method's passes.
+
+    following: the call at the state that a step leads to, None if there is none; back: which slope each call of the way back
+    gives; pulled: of how many of them, the first, the cotangents go back into the field.
+    """
+
+    following: int | None
+    back: list[int]
+    pulled: int
 
 
 @dataclass
@@ -26,7 +39,7 @@ class CppText:
     sizes: that it refers to; kept: the widths of what is kept; sums: heights and widths of sums over samples; columns: whether
     there is a pass for the columns of a Jacobian; lanes: whether it is for samples side by side; counted: as of `ProgramValues`;
     products: numbers that describe them (see `CtrnnProgram` of source/rows.h); counts: how many products there are, and how many
-    of the forward pass.
+    of the forward pass; calls: those of a method's attempt.
     """
 
     text: str
@@ -38,10 +51,11 @@ class CppText:
     counted: int | None = None
     products: list[int] = field(default_factory=list)
     counts: tuple[int, int] = (0, 0)
+    calls: CallNumbers | None = None
 
 
 @dataclass
-class _Pass:
+class RowPass:
     """One of the passes: where its values lie; `fixed`: those that all rows share; `units`: from there on row m of "h" is 1 at
     its number `first + m` and 0 elsewhere; `placed`: where a value is written to, and whether nothing may be beyond its width."""
 
@@ -54,6 +68,7 @@ class _Pass:
     placed: dict[Value, tuple[str, bool]] = field(default_factory=dict)
     buffers: list[str] = field(default_factory=list)  # how many numbers a row of each has
     drawn: dict[tuple[Any, ...], str] = field(default_factory=dict)  # increments of Brownian paths, and their sizes
+    calls: dict[int, int] = field(default_factory=dict)  # of slopes, by their numbers, those of this pass's calls
     lines: list[str] = field(default_factory=list)
 
     def size(self, number: int) -> str:
@@ -110,6 +125,8 @@ class _Pass:
             for value in phase.values:
                 if value.operation == "cat":
                     self._place_parts(value, found)
+                elif value.operation in CALLS:
+                    self.place(value.of[0], self._asked(value))
         for phase in found:
             value = phase.values[0]
             if phase.is_loop:
@@ -122,6 +139,8 @@ class _Pass:
                 self._strided(value)
             elif value.operation == "increments":
                 self._increments(value)
+            elif value.operation in CALLS:
+                self._call(value)
             elif value.operation != "slice":
                 self._reduce(value)
 
@@ -268,6 +287,18 @@ class _Pass:
         else:
             self.placed[value] = found, False
 
+    def _asked(self, value: Value) -> str:
+        """Where a call of a field reads its argument."""
+        return f"calls.{'states' if value.operation == 'call' else 'of_slopes'}[{self.calls[value.settings[0]]}][m]"
+
+    def _call(self, value: Value) -> None:
+        """The field is a program of its own, which the driver runs for all rows."""
+        number, argument, to = self.calls[value.settings[0]], value.of[0], self._asked(value)
+        if self.placed.get(argument, ("", False))[0] != to:
+            self.lines.append(f"for (std::size_t m = 0; m < rows; ++m) {self.copied(argument, to, value.width)}")
+        self.lines.append(f"calls.{'evaluate' if value.operation == 'call' else 'pull'}({number}, rows);")
+        self.placed[value] = f"calls.{'slopes' if value.operation == 'call' else 'of_states'}[{number}][m]", False
+
     def _reduce(self, value: Value) -> None:
         to, source, sizes = self.target(value), self.address(value.of[0]), ", ".join(map(self.size, value.settings))
         how = "sums_over" if value.operation == "sum" else "largest_over"
@@ -277,7 +308,7 @@ class _Pass:
 def written(given: ProgramValues) -> CppText:
     """Write a step forwards and backwards for rows, one sample each."""
     following, kept, sizes = given.following, given.kept, list[int]()
-    forward = _Pass(sizes, {value: k for k, value in enumerate(kept)}, [])
+    forward = RowPass(sizes, {value: k for k, value in enumerate(kept)}, [])
     goes = forward.place(following, "next[m]")
     forward.write(phases([following], stored=frozenset(kept)))
     if not goes:
@@ -285,7 +316,7 @@ def written(given: ProgramValues) -> CppText:
     columns = [] if given.units is None else ["#define COLUMNS", _columns(sizes, following, given.units, forward.products)]
     forth = len(forward.products)
     backward = _backward(sizes, forward.kept, forward.products, given)
-    body = "\n".join([_structure("Forward", forward, FORWARD), backward, *columns, ""])
+    body = "\n".join([structure("Forward", forward, FORWARD), backward, *columns, ""])
     # <cmath> takes the compiler as long as most fields do.
     text = "\n".join([PREAMBLE, *(["#include <cmath>\n"] if "by_lane(" in body else []), body])
     told = [number for product in forward.products for number in product]
@@ -321,15 +352,15 @@ def _columns(sizes: list[int], following: Value, units: int, products: list[list
         if is_moved:
             moved.add(value)
     read = dict.fromkeys(_read(part) for value in order if value in moved for part in value.of if part not in moved)
-    once = _Pass(sizes, {}, products, letter="a")
+    once = RowPass(sizes, {}, products, letter="a")
     ends = [value for value in read if value.operation not in READY]
     once.write(phases(ends))
     fixed = {value: once.address(value).replace("[m]", "[0]") for value in ends}
-    each = _Pass(sizes, {}, products, fixed=fixed, units=units)
+    each = RowPass(sizes, {}, products, fixed=fixed, units=units)
     each.write(phases([following], frozenset(ends)))
     each.lines.append(f"for (std::size_t m = 0; m < rows; ++m) {each.copied(following, 'next[m]', following.width)}")
     each.lines = ["{", "    const std::size_t rows = 1;", *(f"    {line}" for line in once.lines), "}", *each.lines]
-    return _structure("Columns", each, COLUMNS, more=[(f"a{k}", f"1, {width} + LANES") for k, width in enumerate(once.buffers)])
+    return structure("Columns", each, COLUMNS, more=[(f"a{k}", f"1, {width} + LANES") for k, width in enumerate(once.buffers)])
 
 
 def _read(value: Value) -> Value:
@@ -339,7 +370,7 @@ def _read(value: Value) -> Value:
 def _backward(sizes: list[int], kept: dict[Value, int], products: list[list[int]], given: ProgramValues) -> str:
     found, gradients = phases(given.ends, frozenset(kept)), given.gradients
     computed = {value for phase in found for value in phase.values if value.operation != "slice"}
-    done, areas = _Pass(sizes, kept, products), SumAreas.of(given.sums)
+    done, areas = RowPass(sizes, kept, products), SumAreas.of(given.sums)
     sides = {"left": areas.lefts, "right": areas.rights}
     for name, values in sides.items():
         for k, value in enumerate(values):
@@ -361,7 +392,7 @@ def _backward(sizes: list[int], kept: dict[Value, int], products: list[list[int]
             done.lines.append(f"for (std::size_t m = 0; m < rows; ++m) to_dt[m] = ({done.address(value)})[0];")
         elif name not in goes:
             done.lines.append(f"for (std::size_t m = 0; m < rows; ++m) {done.copied(value, targets[name], value.width)}")
-    return _structure(
+    return structure(
         "Backward",
         done,
         BACKWARD,
@@ -376,9 +407,9 @@ def _backward(sizes: list[int], kept: dict[Value, int], products: list[list[int]
     )
 
 
-def _structure(
+def structure(
     name: str,
-    done: _Pass,
+    done: RowPass,
     signature: str,
     arguments: str = "",
     more: Sequence[tuple[str, str]] = (),

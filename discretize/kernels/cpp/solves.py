@@ -21,6 +21,7 @@ from ctrnn import Driven, HeldPath, LinearPath, VectorField
 from discretize.kernels.build import CppSource, Libraries
 from discretize.kernels.cpp.blocks import solved_within
 from discretize.kernels.cpp.lanes import lane_written
+from discretize.kernels.cpp.methods import WrittenMethod, method_of, no_program
 from discretize.kernels.cpp.programs import (
     DRIVER,
     PRODUCTS,
@@ -40,6 +41,7 @@ from discretize.kernels.cpp.solving import (
     Model,
     SolveKernel,
     WrittenField,
+    is_program,
     no_kernel,
     solved,
     states_by_engine,
@@ -113,18 +115,20 @@ class ModelStructure(Structure):
 @dataclass(frozen=True)
 class SolveNeeds:
     """What a solve needs of a kernel: gradients to the input, derivatives for an implicit method, and that by the time; where;
-    `stored`: in which dtype what is kept lies, None for that of the solve."""
+    `stored`: in which dtype what is kept lies, None for that of the solve; `written`: whether its method is a program."""
 
     x: bool
     implicit: bool
     drift: bool
     device: torch.device
     stored: torch.dtype | None = None
+    written: bool = False
 
     @classmethod
     def of(cls, chain: Chain, engine: AdaptiveEngine, projected: Tensor, stored: torch.dtype | None) -> SolveNeeds:
-        implicit = engine.control.method.implicit
-        return cls(projected.requires_grad, implicit, implicit and not chain.path.steady, projected.device, stored)
+        method = engine.control.method
+        implicit, written = method.implicit, is_program(method)
+        return cls(projected.requires_grad, implicit, implicit and not chain.path.steady, projected.device, stored, written)
 
 
 class _Kernel:
@@ -152,19 +156,21 @@ class _Kernel:
 
 def _library(lanes: bool, needs: SolveNeeds, dtype: torch.dtype) -> tuple[CppSource, dict[str, str | int]]:
     """What solves are compiled from, of any field."""
-    return SOLVES, {"REAL": REALS[dtype], "IMPLICIT": int(needs.implicit), "LANEWISE": int(lanes)}
+    kinds = {"IMPLICIT": needs.implicit, "WRITTEN": needs.written, "LANEWISE": lanes}
+    return SOLVES, {"REAL": REALS[dtype], **{name: int(kind) for name, kind in kinds.items()}}
 
 
 class SolveEngine(NamedTuple):
     """A way to run written kernels: `reason` why it has none for tensors like this one; what writes a program
-    down, the best first; what makes a kernel of it; `libraries` that kernels of any field need; and whether `atol` may be one
-    for each unit."""
+    down, the best first; what makes a kernel of it; `libraries` that kernels of any field need; whether `atol` may be one
+    for each unit; and what makes a program of a method, None where there is no driver for those."""
 
     reason: Callable[[Tensor], str | None]
     writers: Callable[[FlowModule, SolveNeeds, torch.dtype], Sequence[Writer[Any]]]
     made: Callable[[FlowModule, torch.dtype, SolveNeeds, Program[Any], Recorder], SolveKernel | str]
     libraries: Callable[[Writer[Any], SolveNeeds, torch.dtype], Libraries] = lambda *_: ()
     each_atol: bool = True
+    method: Callable[[EmbeddedMethod, int, torch.dtype], WrittenMethod | str] | None = None
 
 
 @dataclass(frozen=True)
@@ -186,7 +192,7 @@ class SolvePlan:
 def plan_by(how: SolveEngine, request: SolveRequest, fused: Fused) -> SolvePlan | str:
     """Find the kernel that is written for a field's code, or why there is none."""
     chain, h0, engine, stored = request.chain, request.h0, request.engine, request.stored
-    why = tracing_reason() or no_kernel(chain, engine) or how.reason(h0)
+    why = tracing_reason() or no_kernel(chain) or how.reason(h0) or _no_program(how, engine.control.method, h0)
     if why is None and isinstance(engine.control.atol, Tensor) and not how.each_atol:
         why = "an `atol` for each unit has no kernel on GPUs"
     if why is None and engine.control.method.implicit and declares_jacobian(chain.field):
@@ -203,10 +209,36 @@ def plan_by(how: SolveEngine, request: SolveRequest, fused: Fused) -> SolvePlan 
     if why := tensor_reason([h0, projected]):
         return why
     projected = projected.to(stored) if stored and reads_samples(chain) else projected
-    weights, kernel = _found(how, module, SolveNeeds.of(chain, engine, projected, stored), h0.dtype, uses, wait, request.check)
+    needs = SolveNeeds.of(chain, engine, projected, stored)
+    weights, kernel = _found(how, module, needs, h0.dtype, uses, wait, request.check)
     if isinstance(kernel, str):
         return kernel
-    return SolvePlan(Model(kernel, module), chain, projected, weights)
+    method = _program(how, kernel, module, needs, engine.control.method, h0)
+    return method if isinstance(method, str) else SolvePlan(Model(kernel, module, method), chain, projected, weights)
+
+
+def _no_program(how: SolveEngine, method: EmbeddedMethod, h0: Tensor) -> str | None:
+    """Why a method that is a program has none; None for others."""
+    if not is_program(method):
+        return None
+    if how.method is None:
+        return f"{method!r} has no kernel on GPUs; pairs by an explicit tableau and rodas5p have"
+    return no_program(method, h0.shape[-1], h0.dtype)
+
+
+def _program(
+    how: SolveEngine, kernel: SolveKernel, module: FlowModule, needs: SolveNeeds, method: EmbeddedMethod, h0: Tensor
+) -> WrittenMethod | str | None:
+    """The program of a method that is one, compared with torch at its first use with a field; or why there is none."""
+    if how.method is None or not needs.written:
+        return None
+    written = how.method(method, h0.shape[-1], h0.dtype)
+    if isinstance(written, str) or kernel in written.kernel.agreed:
+        return written
+    if why := disagreement(kernel, module, h0.dtype, needs, method, written):
+        return why
+    written.kernel.agreed.add(kernel)
+    return written
 
 
 def steps_counted(chain: Chain, engine: object) -> AbstractContextManager[None]:
@@ -255,6 +287,8 @@ def _request(how: SolveEngine, columns: int, needs: SolveNeeds, dtype: torch.dty
 def known_flow(field: VectorField, method: EmbeddedMethod, xs: Tensor) -> KnownKernel | None:
     """The compiled kernel that has solved a field along such held samples, with all that was looked at for it."""
     projected = field.project(xs)
+    if is_program(method):
+        return None  # which is looked at beside the field
     needs = SolveNeeds(projected.requires_grad, method.implicit, False, projected.device)
     found = known(field, _request(_COMPILED, projected.shape[-1], needs, projected.dtype), wait=False)
     return None if found is None or isinstance(found.kernel, str) else found
@@ -263,7 +297,7 @@ def known_flow(field: VectorField, method: EmbeddedMethod, xs: Tensor) -> KnownK
 def plan_of_flow(found: KnownKernel, request: SolveRequest) -> SolvePlan | str:
     """As `plan_by` for held samples, by a kernel that was found before."""
     chain, projected = request.chain, projected_of(request.chain).xs
-    if why := no_kernel(chain, request.engine) or tensor_reason([request.h0, projected]):
+    if why := no_kernel(chain) or tensor_reason([request.h0, projected]):
         return why
     request.engine.start(chain, chain.driven.batch)
     return SolvePlan(
@@ -283,13 +317,23 @@ def _made(
     along = [kind for kind, wanted in ((StateJVP, needs.implicit), (InputJVP, needs.drift)) if wanted]
     derivatives = [recorder.program(kind(module.field, module.columns), {"x": needs.x}, dtype, written) for kind in along]
     kernel = _Kernel([program, *derivatives], module, dtype, needs)
-    if needs.implicit and recorder.agreed:  # torch takes a second to load what derivatives of derivatives need
+    if needs.written or (
+        needs.implicit and recorder.agreed
+    ):  # with its method; torch takes a second to load what derivatives of derivatives need
         return kernel
     return disagreement(kernel, module, dtype, needs) or kernel
 
 
-def disagreement(kernel: SolveKernel, module: FlowModule, dtype: torch.dtype, needs: SolveNeeds) -> str | None:
-    """Why a kernel cannot be used: states and gradients of a short solve are not those of the engine in torch."""
+def disagreement(
+    kernel: SolveKernel,
+    module: FlowModule,
+    dtype: torch.dtype,
+    needs: SolveNeeds,
+    method: EmbeddedMethod | None = None,
+    written: WrittenMethod | None = None,
+) -> str | None:
+    """Why a kernel cannot be used: states and gradients of a short solve are not those of the engine in torch; `method` and its
+    program where it has one."""
     dice = torch.Generator().manual_seed(0)
     sizes = ((2, 3, module.columns), (3, module.field.state_size))
     projected, h0 = (torch.rand(size, generator=dice, dtype=dtype, device="cpu").to(needs.device) - 0.5 for size in sizes)
@@ -303,9 +347,11 @@ def disagreement(kernel: SolveKernel, module: FlowModule, dtype: torch.dtype, ne
         knots = torch.arange(2 if needs.drift else 3, dtype=torch.float64, device="cpu") / 4 * unit
         path = kind.unchecked(projected.detach(), knots)
         chain = chain_of(Driven(field, path), path.knots)
-        method = ADAPTIVE_METHODS["rodas5p" if needs.implicit else "dopri5"]
+        method = method or ADAPTIVE_METHODS["rodas5p" if needs.implicit else "dopri5"]
         engine = AdaptiveEngine(StepControl(method, 1e-2, 1e-2, max_num_steps=100))
-        run = kernel.run(Model(kernel, module), SolveRequest(chain, h0, engine, _ignored, {"nfe_backward": 0}), ALL_STEPS)
+        run = kernel.run(
+            Model(kernel, module, written), SolveRequest(chain, h0, engine, _ignored, {"nfe_backward": 0}), ALL_STEPS
+        )
         engine.start(chain, len(h0))
         hs = run.forward(*tensors)
         if run.failed.cause:
@@ -325,7 +371,7 @@ def _ignored(done: int) -> None:
 
 
 def _writers(module: FlowModule, needs: SolveNeeds, dtype: torch.dtype) -> Sequence[Writer[CppText]]:
-    small = module.field.state_size <= MOST_UNITS_IN_LANES and not needs.implicit
+    small = module.field.state_size <= MOST_UNITS_IN_LANES and not needs.implicit and not needs.written
     return (lane_written, written) if small else (written,)
 
 
@@ -334,5 +380,5 @@ def _libraries(write: Writer[CppText], needs: SolveNeeds, dtype: torch.dtype) ->
     return [_library(lanes, needs, dtype), *([] if lanes else [(PRODUCTS, {"REAL": REALS[dtype]})])]
 
 
-_COMPILED = SolveEngine(device_reason, _writers, _made, _libraries)
+_COMPILED = SolveEngine(device_reason, _writers, _made, _libraries, method=method_of)
 plan = partial(plan_by, _COMPILED)

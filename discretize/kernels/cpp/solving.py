@@ -28,6 +28,7 @@ from ctrnn.inputs.polynomial import PolynomialPath
 from ctrnn.inputs.segment_input import SegmentInput
 from discretize.errors import Failure
 from discretize.kernels import reference
+from discretize.kernels.cpp.methods import WrittenMethod
 from discretize.kernels.cpp.programs import CtrnnProblem, CtrnnReport, address
 from discretize.kernels.pieces import projected_of, rows_of_pieces
 from discretize.kernels.record.program import FlowModule, with_weights
@@ -47,6 +48,7 @@ __all__ = [
     "Model",
     "SolveKernel",
     "WrittenField",
+    "is_program",
     "no_kernel",
     "solved",
     "states_by_engine",
@@ -76,12 +78,14 @@ class SolveKernel(Protocol):
 
 
 class Model:
-    """A field as a kernel solves it: the `module` whose weights are given, each once, with its settings at the call."""
+    """A field as a kernel solves it: the `module` whose weights are given, each once, with its settings at the call; `method`: of
+    solves by a method that is a program, its own, and the tensors that this reads."""
 
     module: FlowModule
 
-    def __init__(self, kernel: SolveKernel, module: FlowModule) -> None:
+    def __init__(self, kernel: SolveKernel, module: FlowModule, method: WrittenMethod | None = None) -> None:
         self.kernel: Any = kernel  # of the kind that its `run` takes
+        self.method = method
         self.module = module
         self.settings: ModuleSettings | None = ModuleSettings(module) if torch.is_grad_enabled() else None
 
@@ -102,12 +106,14 @@ def solved(model: Model, request: SolveRequest, tensors: Sequence[Any]) -> Solve
     return Solved(edges, hs if run.failed.cause == 0 else hs[: len(edges)], run.failure(), request.chain, run.steps, run.name)
 
 
-def no_kernel(chain: Chain, engine: AdaptiveEngine) -> str | None:
-    """Return why a solve has no kernel, whatever its field; None where it may have one."""
-    method = engine.control.method
-    if not method.has_tableau and type(method) is not Rodas5P:
-        return f"{method!r} has no kernel; pairs by an explicit tableau and rodas5p have"
+def no_kernel(chain: Chain) -> str | None:
+    """Return why a solve has no kernel, whatever its field and method; None where it may have one."""
     return None if len(chain) else "there is nothing to solve"
+
+
+def is_program(method: EmbeddedMethod) -> bool:
+    """Whether a method's attempt is recorded for a kernel: not of those whose numbers or steps drivers know."""
+    return not method.has_tableau and type(method) is not Rodas5P
 
 
 @dataclass(eq=False)
@@ -214,7 +220,10 @@ class KernelRun:
         control = self.engine.control
         method = control.method
         self._segment_arrays()
-        numbers = self._rosenbrock_arrays(method) if isinstance(method, Rodas5P) else self._tableau_arrays(method)
+        if self.model.method is not None:
+            numbers = self._program_numbers(self.model.method)
+        else:
+            numbers = self._rosenbrock_arrays(method) if isinstance(method, Rodas5P) else self._tableau_arrays(method)
         atol = control.atol.double().cpu().numpy() if isinstance(control.atol, Tensor) else control.atol
         self.arrays["atol"] = np.full(self.h0.shape[-1], atol)
         if self.carried is not None:
@@ -277,6 +286,12 @@ class KernelRun:
         if not method.last_is_next:
             self.arrays["b"] = np.array(method.weights, dtype=np.float64)
         return {"stages": stages}
+
+    def _program_numbers(self, method: WrittenMethod) -> dict[str, Any]:
+        """The program of a method."""
+        self.of_method: Any = method.given()
+        self.used = method.evaluations_back
+        return {"method": ctypes.addressof(self.of_method[0])}
 
     def _rosenbrock_arrays(self, method: Rodas5P) -> dict[str, Any]:
         stages = len(rodas.NODES)

@@ -64,7 +64,7 @@ OF_TORCH = (frozenset(vars(nn.Module())) | {"_flat_weight_refs"}) - {"training",
 GLOBAL_HOOKS = tuple(f"global{name}" for name in HOOKS)  # as compat.py knows them
 OF_FUNCTIONS = tuple(map(attrgetter, ("__code__", "__defaults__", "__kwdefaults__")))
 WRAPPED = ("fget", "__func__", "func")  # by properties, static methods and the like
-CALLED = ("forward", "flow", "project", "leak", "advance", "__call__")
+CALLED = ("forward", "flow", "project", "leak", "advance", "attempt", "__call__")
 LruCache = type(lru_cache(lambda: None))
 # What classes have beside attributes of their own.
 OF_CLASSES = set(

@@ -39,13 +39,14 @@ def is_known(name: str, overload: str) -> bool:
 def zones_of(graph: Graph, samples: Mapping[str, str], dtype: torch.dtype) -> Zones:
     r"""Read a graph.
 
-    Args:    samples: by placeholder of what each sample has its own of, "x", "h", "dt" or "cotangent"; dtype: of the samples.
+    Args:    samples: by placeholder of what each sample has its own of, "x", "h", "dt", "cotangent" or "slope 3"; dtype: of the
+             samples.
     Raises:  Unknown, with the line of code.
     """
     zones = Zones(graph, dtype)
     for node in graph.nodes:
         if node.op == "placeholder" and node.name in samples:
-            zones.rows[node] = zones.values.make(samples[node.name], width=node.meta["val"].shape[-1])
+            zones.rows[node] = zones.values.given(samples[node.name], node.meta["val"].shape[-1])
         elif node.op == "call_function" and any(source in zones.rows or source in zones.after for source in node.all_input_nodes):
             _read(zones, dtype, node)
     return zones

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -29,7 +29,11 @@ from discretize.kernels.record.values import Value
 from discretize.kernels.record.zones import Zones
 from discretize.steps.step import Step
 
+if TYPE_CHECKING:
+    from discretize.kernels.record.attempt import AttemptModule
+
 __all__ = [
+    "CodeModule",
     "FlowModule",
     "InputJVP",
     "Program",
@@ -45,6 +49,7 @@ __all__ = [
 ]
 
 Module = TypeVar("Module", bound=nn.Module)
+CodeModule: TypeAlias = "StepModule | FlowModule | AttemptModule"
 Weights = Sequence[Tensor | None]
 Text = TypeVar("Text")  # a writer's dataclass: a kernel's text with its sizes, or what one text is made of with others
 Writer: TypeAlias = Callable[[ProgramValues], Text]
@@ -65,6 +70,15 @@ class StepModule(nn.Module):
         """What each sample gives, and of which width."""
         return {"x": self.field.input_size, "h": self.field.state_size, "dt": 1}
 
+    @property
+    def answer(self) -> int:
+        """How many numbers it gives for a sample."""
+        return self.field.state_size
+
+    @property
+    def device(self) -> torch.device | None:
+        return self.field.device
+
     def forward(self, x: Tensor, h: Tensor, dt: Tensor) -> Tensor:
         return self.step.advance(self.field, self.field.project(x), h, dt)
 
@@ -82,6 +96,15 @@ class FlowModule(nn.Module):
     @property
     def samples(self) -> dict[str, int]:
         return {"x": self.columns, "h": self.field.state_size}
+
+    @property
+    def answer(self) -> int:
+        """How many numbers it gives for a sample."""
+        return self.field.state_size
+
+    @property
+    def device(self) -> torch.device | None:
+        return self.field.device
 
     def forward(self, projected: Tensor, h: Tensor) -> Tensor:
         return self.field.flow(projected, h)
@@ -151,19 +174,17 @@ def with_weights(module: Module, weights: Sequence[Tensor]) -> Module:
     return copied_with(module, {id(old): new for old, new in zip(weights_of(module), weights, strict=True)})
 
 
-def program_of(
-    module: StepModule | FlowModule, wanted: Mapping[str, bool], dtype: torch.dtype, write: Writer[Text]
-) -> Program[Text]:
+def program_of(module: CodeModule, wanted: Mapping[str, bool], dtype: torch.dtype, write: Writer[Text]) -> Program[Text]:
     r"""Record and read a module.
 
-    Args:    wanted: whether gradients to "x" and to "dt" are wanted; those to h and to weights that require them always are;
-             dtype: of samples; write: what makes a text of the values.
+    Args:    wanted: whether gradients to "x", to "dt" and to slopes are wanted; those to h and to weights that require them
+             always are; dtype: of samples; write: what makes a text of the values.
     Raises:  Unknown, with the line of code, where no kernel can be written; ValueError where torch cannot record the code.
     """
     compat.require(compat.RECORDING)
     learned = [weight.requires_grad for weight in weights_of(module)]
-    moved = ("h", *(name for name in ("x", "dt") if wanted.get(name)))
-    widths = module.samples | {"cotangent": module.field.state_size}
+    moved = ("h", *(name for name in module.samples if name != "h" and wanted.get(name)))
+    widths = module.samples | {"cotangent": module.answer}
     joint, has_gradient = _joint_record(module, moved, learned, widths, dtype)
     read = zones_of(joint.graph, {placeholder: name for name, (placeholder,) in joint.inputs.items()}, dtype)
     following, *cotangents = joint.returned
@@ -172,12 +193,12 @@ def program_of(
     gradients = {name: _row(read, next(nodes), widths[name]) for name in moved}
     after = read.after_graph([next(nodes) if moves else None for moves in learned])
     units = module.field.state_size if isinstance(module, StateJVP) else None
-    text = write(ProgramValues(_row(read, following, module.field.state_size), gradients, read.pairs, units))
+    text = write(ProgramValues(_row(read, following, module.answer), gradients, read.pairs, units))
     return Program(read.before_graph(), text, read.shapes, after, tuple(joint.constants.values()), (None,) * len(widths))
 
 
 def _joint_record(
-    module: StepModule | FlowModule,
+    module: CodeModule,
     moved: Sequence[str],
     learned: Sequence[bool],
     widths: Mapping[str, int],
@@ -204,7 +225,7 @@ def _joint_record(
         return [following, *(gradient for gradient in gradients if gradient is not None)]
 
     ways, sizes = decompositions(is_known, all_of_torch=True), UnknownSizes({"batch": 3})
-    recorded = record(ways, joint, weights, widths, sizes, dtype, module.field.device)
+    recorded = record(ways, joint, weights, widths, sizes, dtype, module.device)
     if recorded.asked:
         raise UnknownOperation("its code makes a number of the size of the batch; `h.shape[0]` in place of `len(h)` does not")
     if any(constant.requires_grad for constant in recorded.constants.values()):

@@ -29,7 +29,7 @@ from discretize.kernels.build import toolchain
 from discretize.kernels.cache import Cache
 from discretize.kernels.record.attributes import Attributes, GlobalReads, attributes_of
 from discretize.kernels.record.fingerprint import digest, fingerprint, surroundings
-from discretize.kernels.record.program import FlowModule, Program, StepModule, Text, Writer, program_of
+from discretize.kernels.record.program import CodeModule, Program, Text, Writer, program_of
 
 __all__ = ["Recorder", "is_stored", "program_key"]
 
@@ -57,9 +57,7 @@ class Recorder:
         """Whether a kernel of these programs agreed with torch before: all come from disk."""
         return not self.new
 
-    def program(
-        self, module: StepModule | FlowModule, wanted: Mapping[str, bool], dtype: torch.dtype, write: Writer[Text]
-    ) -> Program[Text]:
+    def program(self, module: CodeModule, wanted: Mapping[str, bool], dtype: torch.dtype, write: Writer[Text]) -> Program[Text]:
         """As `program_of`."""
         key = program_key(attributes_of(module), wanted, dtype, write)
         key = key + self.globals if key and self.globals else None

@@ -6,6 +6,7 @@ r"""Represent what a recorded step computes for one sample as values over units,
     slice, cat, spread      the layout: some of the units, values one after the other, one number for all units
     strided                 units by steps along axes: some of them out of their order, or more than once
     sum, amax               over the units, or over one axis of three
+    call, pullback          a field's slope at a state, as a method calls it, and the cotangent of that slope back to the state
     increments              of a Brownian path over a part of a cell, `discretize.noise.operation`: W's, or those of its integral
     any other name          a function of the numbers of each unit, `discretize.kernels.record.functions`
 
@@ -19,15 +20,16 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
-__all__ = ["GIVEN", "LAYOUTS", "READY", "REDUCTIONS", "Axes", "Value", "ValuePool", "ancestors", "is_zero", "row_major"]
+__all__ = ["CALLS", "GIVEN", "LAYOUTS", "READY", "REDUCTIONS", "Axes", "Value", "ValuePool", "ancestors", "is_zero", "row_major"]
 
 Axes = Sequence[tuple[int, int]]  # sizes and strides, the last axis fastest
 
 GIVEN = ("x", "h", "dt", "cotangent")
-READY = (*GIVEN, "number", "count", "shared")  # before anything is computed
+READY = (*GIVEN, "slope", "number", "count", "shared")  # before anything is computed
 REDUCTIONS = ("sum", "amax")
 LAYOUTS = ("slice", "cat", "strided")
-WHOLE = ("affine", "increments", *LAYOUTS, *REDUCTIONS)  # whose numbers are not each of one unit of others
+CALLS = ("call", "pullback")  # of a field, by a method: its slope at a state, and the cotangent of that back to the state
+WHOLE = ("affine", "increments", *CALLS, *LAYOUTS, *REDUCTIONS)  # whose numbers are not each of one unit of others
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +62,11 @@ class ValuePool:
         if key not in self.made:
             self.made[key] = Value(operation, of, width, settings)
         return self.made[key]
+
+    def given(self, name: str, width: int) -> Value:
+        """Return what each sample is given, by its name; of several of a kind by their number too, as "slope 3"."""
+        kind, _, number = name.partition(" ")
+        return self.make(kind, width=width, settings=(int(number),) if number else ())
 
     def number(self, value: float) -> Value:
         return self.make("number", settings=(float(value),))
@@ -191,7 +198,7 @@ def is_zero(value: Value) -> bool:
 
 def _falls_apart(value: Value) -> bool:
     """Whether a part of it is read where it lies, or computed as well as the whole."""
-    if value.width == 1 or value.operation in (*GIVEN, "cat", "shared"):
+    if value.width == 1 or value.operation in (*GIVEN, *CALLS, "slope", "cat", "shared"):
         return True
     return (value.by_unit or value.operation == "slice") and all(map(_falls_apart, value.of))
 

@@ -287,7 +287,7 @@ def test_calls_without_a_kernel_are_solved_in_torch_and_say_why(monkeypatch):
         return solved.stats["engine_why"]
 
     assert "`fused` is False" in why(fused=False)
-    assert "StepDoubling" in why(method=discretize.StepDoubling("rk4"))
+    assert "StepDoubling" in why(method=discretize.StepDoubling("etdrk4"))
     assert "sees the input or its clock move" in why(method="rk4", path=ctrnn.LinearPath(xs), max_step=0.1)
     assert "fewer than 4 segments" in why(method="rk4", ts=ts[:3])
     assert "fixed steps one by one" in why(method="rk4", gradient=discretize.Checkpointed(1e6))

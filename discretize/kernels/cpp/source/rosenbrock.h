@@ -8,7 +8,7 @@
 // (1 - gamma dt J) u_i = gamma (dt (f(t + c_i dt, h + sum_j a_ij u_j) + d_i dt df/dt) + sum_j C_ij u_j); the state after it is where
 // the last stage is taken and the last u, which is the error.
 struct Rosenbrock {
-    std::size_t stages;
+    std::size_t stages, end_slope = 0;
     double gamma, order;
     std::vector<double> nodes;
     std::vector<real> from_time;
@@ -16,6 +16,7 @@ struct Rosenbrock {
     std::vector<Combination> columns;  // for each u, what it leads to: where later stages are taken, and their right sides
     std::size_t used;
     bool last_is_next = false;
+    static constexpr bool reads_start = true;
 
     // c, d (stages,); a, couplings (stages, stages)
     Rosenbrock(std::size_t stages, const double* c, const double* a, const double* coupled, const double* d, double gamma, double order)

@@ -40,7 +40,11 @@ class Stages {
   public:
     Stages(Solve& solve, std::vector<Slot>& slots)
         : solve(solve), n(solve.model), slots(slots), field(solve, SLOTS, 1), h(SLOTS, n.state), y(SLOTS, n.state),
-          kept(SLOTS, n.kept), k(SLOTS * (solve.method.stages + 2), n.state), error(n.state) {}
+          kept(SLOTS, n.kept), k(SLOTS * (solve.method.stages + 2), n.state), error(n.state)
+#if WRITTEN
+          , calls(*this, solve.method)
+#endif
+    {}
 
 #if IMPLICIT
     // While samples are on their way: a matrix for each slot is much memory.
@@ -84,7 +88,7 @@ class Stages {
 
     void accept(std::size_t s) {
         std::swap(h.at[s], y.at[s]);
-        if (solve.method.last_is_next) std::swap(slope(0, s), slope(solve.method.stages, s));
+        if (solve.method.last_is_next) std::swap(slope(0, s), slope(solve.method.end_slope, s));
     }
 
 #if IMPLICIT
@@ -131,6 +135,11 @@ class Stages {
     real acceleration_of(const Slot& slot) const { return solve.acceleration(slot.segment, slot.sample, slot.tau); }
 
     void estimate(std::size_t s, real* to) { std::memcpy(to, slope(solve.method.stages, s), n.state * sizeof(real)); }
+#elif WRITTEN
+    // Into y.
+    void attempt(const std::vector<std::size_t>& on) { calls.run(on); }
+
+    void estimate(std::size_t s, real* to) { std::memcpy(to, calls.errors[s], n.state * sizeof(real)); }
 #else
     // Into y.
     void attempt(const std::vector<std::size_t>& on) {
@@ -166,6 +175,43 @@ class Stages {
     Rows h, y, kept, k;
     Numbers error;
     std::array<real*, SLOTS> states{}, slopes{};  // of an evaluation
+#if WRITTEN
+    // A method's calls of the field, for the slots that take a step.
+    struct Calls final : FieldCalls {
+        Stages& stages;
+        const CtrnnMethod& method;
+        const std::unique_ptr<Attempt> text;
+        Rows asked, errors;
+        std::vector<real*> at, slopes_at;  // by call, of each row
+        std::array<const real*, SLOTS> starts{};
+        std::array<real*, SLOTS> ends{}, errors_at{};
+        std::array<real, SLOTS> dt{};
+        const std::vector<std::size_t>* on = nullptr;
+
+        Calls(Stages& stages, const WrittenMethod& method)
+            : stages(stages), method(method.given), text(method.given.attempt(method.shared, SLOTS)),
+              asked(SLOTS * method.given.calls, stages.n.state), errors(SLOTS, stages.n.state), at(asked.at), slopes_at(asked.at) {
+            for (std::size_t call = 0; call < method.given.calls; ++call)
+                states.push_back(at.data() + call * SLOTS), slopes.push_back(slopes_at.data() + call * SLOTS);
+        }
+
+        void run(const std::vector<std::size_t>& slots) {
+            on = &slots;
+            for (std::size_t m = 0; m < slots.size(); ++m) {
+                const std::size_t s = slots[m];
+                starts[m] = stages.h[s], ends[m] = stages.y[s], errors_at[m] = errors[s], dt[m] = real(stages.slots[s].dt);
+                if (method.following) at[method.following * SLOTS + m] = stages.y[s];
+                for (std::size_t call = 0; call < method.calls; ++call) slopes_at[call * SLOTS + m] = stages.slope(call, s);
+            }
+            text->run(slots.size(), starts.data(), dt.data(), *this, ends.data(), errors_at.data());
+        }
+
+        void evaluate(std::size_t call, std::size_t) override {
+            stages.evaluate(*on, states[call], slopes[call], method.nodes[call]);
+        }
+        void pull(std::size_t, std::size_t) override {}
+    } calls;
+#endif
 #if IMPLICIT
     Rows flows{SLOTS, n.state};  // at the start of a step, before the clock's speed
     std::unique_ptr<Derivatives> stiff;
@@ -175,25 +221,34 @@ class Stages {
 
     void evaluate(const std::vector<std::size_t>& on, std::size_t stage, double node, const Rows& at) {
         for (std::size_t m = 0; m < on.size(); ++m) {
-            Slot& slot = slots[on[m]];
-            field.read(0, m, slot.segment, slot.sample, slot.tau + node * slot.dt);
             states[m] = at.at[on[m]];
             slopes[m] = slope(stage, on[m]);
+        }
+        evaluate(on, states.data(), slopes.data(), node, stage == 0);
+    }
+
+    // At these states, a row for each of the slots.
+    void evaluate(const std::vector<std::size_t>& on, real* const* at, real* const* to, double node, bool first = false) {
+        for (std::size_t m = 0; m < on.size(); ++m) {
+            const Slot& slot = slots[on[m]];
+            field.read(0, m, slot.segment, slot.sample, slot.tau + node * slot.dt);
             ++solve.samples[slot.sample].said.evaluations;
         }
-        field.evaluator.evaluate(0, on.size(), states.data(), kept.at.data(), slopes.data());
+        field.evaluator.evaluate(0, on.size(), at, kept.at.data(), to);
         if (!solve.given.speed_terms) return;
         for (std::size_t m = 0; m < on.size(); ++m) {
             const Slot& slot = slots[on[m]];
 #if IMPLICIT
-            if (stage == 0) std::memcpy(flows[on[m]], slopes[m], n.state * sizeof(real));
+            if (first) std::memcpy(flows[on[m]], to[m], n.state * sizeof(real));
+#else
+            (void)first;
 #endif
-            scale(slopes[m], solve.speed(slot.segment, slot.sample, slot.tau + node * slot.dt), n.state);
+            scale(to[m], solve.speed(slot.segment, slot.sample, slot.tau + node * slot.dt), n.state);
         }
     }
 };
 
-#if !IMPLICIT
+#if !IMPLICIT && !WRITTEN
 // Back through a few steps of an explicit pair at once: of_projected (like projected, added to).
 class StepsBack {
   public:

@@ -15,6 +15,9 @@
 #if IMPLICIT
 #include "rosenbrock.h"
 using Method = Rosenbrock;
+#elif WRITTEN
+#include "written_method.h"
+using Method = WrittenMethod;
 #else
 #include "tableau.h"
 using Method = Tableau;
@@ -54,7 +57,7 @@ extern "C" {
 // `speeds` (.., speed_terms): how fast the clock goes, as a polynomial in each segment; null for 1. `places` (segments + 1,): where the state
 // at that edge goes in hs (wanted, batch, state), or -1. c, a, b, e: as the method reads them, `atol` (state,); `gamma` where it is implicit;
 // `jacobian_cost` in evaluations of the field. `steps`, `taken` (batch,): where this is the rest of a solve, each sample's next
-// step, 0 for a guess, and how many it took before; else null.
+// step, 0 for a guess, and how many it took before; else null. `method`: one that is a program, in place of c, a, b, e; else null.
 struct CtrnnProblem {
     std::size_t batch, segments, own, threads, keep, terms, chebyshev, speed_terms;
     const CtrnnModel* model;
@@ -70,6 +73,7 @@ struct CtrnnProblem {
     const double* steps;
     const std::int64_t* taken;
     real* hs;
+    const struct CtrnnMethod* method;
 };
 
 // What became of one sample; `step`: what it would take next. cause: 0 it got there; 1 too many steps in a segment; 2 no step is short enough; 3 too many in all.
@@ -145,6 +149,8 @@ struct Solve {
         : given(p), model(*p.model),
 #if IMPLICIT
           method(p.stages, p.c, p.a, p.b, p.e, p.gamma, p.order),
+#elif WRITTEN
+          method(*p.method, p.order),
 #else
           method(p.stages, p.c, p.a, p.b, p.e, p.order),
 #endif

@@ -11,6 +11,8 @@
 #include "row_stages.h"
 #if IMPLICIT
 #include "rosenbrock_return.h"
+#elif WRITTEN
+#include "attempt_return.h"
 #endif
 #endif
 
@@ -71,7 +73,7 @@ class SolverState {
     void round(std::vector<std::size_t>& on) {
         unknown.clear(), new_ones.clear(), going.clear();
         for (std::size_t s : on) {
-            if (!slots[s].known) unknown.push_back(s);
+            if (!slots[s].known && (solve.method.reads_start || !slots[s].begun)) unknown.push_back(s);
             if (!slots[s].begun) new_ones.push_back(s);
         }
         if (!unknown.empty()) stages.slopes_at_start(unknown);

@@ -23,7 +23,7 @@ struct Combination {
 };
 
 struct Tableau {
-    std::size_t stages;              // after the first slope
+    std::size_t stages, end_slope;   // after the first slope; that with which the next step may begin
     std::vector<double> nodes;       // of those
     std::vector<Combination> rows;   // what leads to each
     bool last_is_next;               // the last row leads to the end of the step
@@ -31,10 +31,12 @@ struct Tableau {
     std::vector<Combination> columns;  // for each slope, what it leads to: later stages, and last the end of the step
     std::size_t used;                  // slopes that the end depends on
     double order;
+    static constexpr bool reads_start = true;
 
     // a (stages, stages), b (stages + 1,) or null where the last row is b, e (stages + 1,)
     Tableau(std::size_t stages, const double* c, const double* a, const double* b, const double* e, double order)
         : stages(stages),
+          end_slope(stages),
           nodes(c, c + stages),
           last_is_next(!b),
           end(b ? b : a + (stages - 1) * stages, b ? stages + 1 : stages),

@@ -1,0 +1,19 @@
+// A method whose attempt is a program, as a driver reads it.
+#pragma once
+
+#include <cmath>
+
+#include "attempt.h"
+#include "written_model.h"
+
+struct WrittenMethod {
+    const CtrnnMethod given;
+    const Shared shared;
+    const double order;
+    const std::size_t stages, end_slope;  // slopes after the first one; that with which the next step begins
+    const bool last_is_next, reads_start;
+
+    WrittenMethod(const CtrnnMethod& method, double order)
+        : given(method), shared(*method.program, 0), order(order), stages(method.calls - 1), end_slope(method.end),
+          last_is_next(method.end), reads_start(method.reads_start) {}
+};

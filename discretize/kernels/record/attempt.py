@@ -1,0 +1,173 @@
+r"""Record the `attempt` of a method as a program that calls a field: seven stages are seven calls, not seven copies of the field.
+
+    slope 0 = f(t, h)    slope k = f(t + c_k dt, state k)    state k = a function of h, dt and the slopes before it
+
+What is recorded are the states at which the field is called, the state that the step leads to, and its error, all functions of h,
+dt and of slopes that are given. Which calls there are is seen on a few numbers first.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+import torch
+from torch import Tensor, nn
+from torch.random import fork_rng
+
+from discretize.kernels.record.recording import UnknownOperation
+from discretize.solvers.segments import Slope
+from discretize.solvers.tableaus import Attempt, EmbeddedMethod, checked_attempt
+
+__all__ = ["START", "AttemptModule", "FieldCalls", "calls_of"]
+
+START = 0  # the slope at the state that a step begins in
+TRIED = ((0.0, 1.0), (0.3, 0.7), (0.0, 0.7))  # tau and dt
+ROUNDED = 1e-6  # by which a time may be off that was computed in float32
+
+
+@dataclass(frozen=True)
+class FieldCalls:
+    """Describes the calls of the field in an attempt.
+
+    Args:    slopes: of each call in order, the number of the slope that it gives, one for two calls at one state and time;
+             nodes: of each slope, c where it is taken at tau + c dt; end: the slope at the end of the step, None if not known.
+    """
+
+    slopes: tuple[int, ...]
+    nodes: tuple[float, ...]
+    end: int | None
+
+
+class _GivenSlope(Slope):
+    """Gives slopes that were computed before, in the order of calls, and notes the states at which they are asked for."""
+
+    def __init__(self, h: Tensor, slopes: Sequence[Tensor], numbers: Sequence[int]) -> None:
+        self.slopes, self.numbers, self.asked = slopes, numbers, 0
+        self.states: list[Tensor] = [h]
+
+    def __call__(self, tau: Tensor, h: Tensor) -> Tensor:
+        if self.asked == len(self.numbers):
+            raise UnknownOperation("its `attempt` calls the field more often at some steps than at others")
+        number, self.asked = self.numbers[self.asked], self.asked + 1
+        if number == len(self.states):
+            self.states.append(h)
+        return self.slopes[number]
+
+    def jacobian(self, tau: Tensor, h: Tensor) -> NoReturn:
+        raise _no_jacobian()
+
+
+class AttemptModule(nn.Module):
+    """A method's attempt as a function of h, dt and slopes: the states at which these are taken, the next state and the error.
+
+    Args:    method: whose `attempt` it is; state: the width of h; calls: as `calls_of` found them.
+    Shape:   h, slopes (batch, state), dt (batch, 1) -> (batch, (slopes + 2) state), the start among the states.
+    """
+
+    device = torch.device("cpu")
+
+    def __init__(self, method: EmbeddedMethod, state: int, calls: FieldCalls) -> None:
+        super().__init__()
+        self.method, self.state = method, state
+        self.order, self.count, self.reads_start = calls.slopes, len(calls.nodes), method.reads_start
+
+    @property
+    def samples(self) -> dict[str, int]:
+        """What each sample gives, and of which width."""
+        return {"h": self.state, "dt": 1, **{f"slope {k}": self.state for k in range(self.count)}}
+
+    @property
+    def answer(self) -> int:
+        """How many numbers it gives for a sample."""
+        return (self.count + 2) * self.state
+
+    def forward(self, h: Tensor, dt: Tensor, *slopes: Tensor) -> Tensor:
+        slope = _GivenSlope(h, slopes, self.order)
+        attempt = self.method.attempt(slope, torch.zeros_like(dt), dt, h, slopes[START] if self.reads_start else None)
+        if len(slope.states) != self.count:
+            raise UnknownOperation("its `attempt` calls the field less often at some steps than at others")
+        return torch.cat([*slope.states, attempt.h, attempt.error.detach()], -1)
+
+
+class _TriedSlope(Slope):
+    """Gives random slopes, and notes at which times and states."""
+
+    def __init__(self, tau: Tensor, h: Tensor, start: Tensor, dice: torch.Generator) -> None:
+        self.dice, self.numbers = dice, list[int]()
+        self.taken = [(float(tau[0]), h, start)]
+
+    def __call__(self, tau: Tensor, h: Tensor) -> Tensor:
+        first = self.taken[START][1]
+        if h.shape != first.shape or h.dtype != first.dtype:
+            raise UnknownOperation(f"it asks for the slope at a state of shape {tuple(h.shape)} and {h.dtype}")
+        at = float(tau.reshape(-1)[0])
+        for number, (when, where, slope) in enumerate(self.taken):
+            if where is h and when == at:
+                self.numbers.append(number)
+                return slope
+        self.numbers.append(len(self.taken))
+        self.taken.append((at, h, _random_like(h, self.dice)))
+        return self.taken[-1][2]
+
+    def jacobian(self, tau: Tensor, h: Tensor) -> NoReturn:
+        raise _no_jacobian()
+
+
+@torch.no_grad()
+def calls_of(method: EmbeddedMethod, state: int, dtype: torch.dtype) -> FieldCalls | str:
+    """Find the calls of the field in a method's attempt by trying it on a few numbers; or why it has no program."""
+    if method.implicit:
+        return f"the `attempt` of {method!r} has no kernel: it reads the Jacobian of the field"
+    try:
+        method = copy.deepcopy(method)  # which may count its calls
+        with fork_rng([]):
+            tried = [_tried(method, state, dtype, tau, dt) for tau, dt in TRIED]
+    except Exception as error:  # the code is the user's, and without a kernel it runs as it is
+        words = str(error) if isinstance(error, UnknownOperation | AssertionError) else f"{type(error).__name__}: {error}"
+        return f"the `attempt` of {method!r} has no kernel: {words}"
+    return _calls(method, *tried)
+
+
+def _calls(
+    method: EmbeddedMethod,
+    first: tuple[_TriedSlope, Attempt],
+    other: tuple[_TriedSlope, Attempt],
+    before: tuple[_TriedSlope, Attempt],
+) -> FieldCalls | str:
+    """Of three attempts: by dt 1 from time 0, and by another dt from two times."""
+    (slope, attempt), (moved, later), (_, sooner) = first, other, before
+    nodes = tuple(at for at, _, _ in slope.taken)
+    why = None
+    if slope.numbers != moved.numbers:
+        why = "it calls the field in another order at other steps"
+    elif any(abs(at - TRIED[1][0] - c * TRIED[1][1]) > ROUNDED for c, (at, _, _) in zip(nodes, moved.taken, strict=True)):
+        why = "it reads the field at a time that is not tau + c dt"
+    elif not all(torch.equal(one, two) for one, two in zip(later[:2], sooner[:2], strict=True)):
+        why = "its states depend on the time itself"
+    ends = [k for k, (_, state, given) in enumerate(slope.taken) if given is attempt.end and state is attempt.h and nodes[k] == 1]
+    if why is None and attempt.end is not None and not (ends and method.reads_start):
+        why = "its `end` is no slope at tau + dt and the state that it returns"
+    if why is not None:
+        return f"the `attempt` of {method!r} has no kernel: {why}"
+    return FieldCalls(tuple(slope.numbers), nodes, ends[0] if attempt.end is not None else None)
+
+
+def _tried(method: EmbeddedMethod, state: int, dtype: torch.dtype, tau: float, dt: float) -> tuple[_TriedSlope, Attempt]:
+    dice = torch.Generator().manual_seed(0)
+    like = torch.empty(3, state, dtype=dtype, device="cpu")
+    h, start = _random_like(like, dice), _random_like(like, dice)
+    when, length = (torch.full((3, 1), number, dtype=torch.float64, device="cpu") for number in (tau, dt))
+    slope = _TriedSlope(when, h, start, dice)
+    attempt = method.attempt(slope, when, length, h, start if method.reads_start else None)
+    return slope, checked_attempt(attempt, h, method)
+
+
+def _random_like(like: Tensor, dice: torch.Generator) -> Tensor:
+    return torch.rand(like.shape, generator=dice, dtype=like.dtype, device="cpu") + 0.1
+
+
+def _no_jacobian() -> UnknownOperation:
+    return UnknownOperation("it reads the Jacobian of the field")
