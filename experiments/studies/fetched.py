@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from ctrnn.extras import needed_by
 from experiments.usage import UsageError
 
-__all__ = ["Source", "fetch", "sources"]
+__all__ = ["FetchedFile", "fetch", "sources"]
 
 MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 GITHUB = "https://raw.githubusercontent.com/"
@@ -31,28 +31,28 @@ OF_MNIST = {
 }
 
 
-class Source(NamedTuple):
+class FetchedFile(NamedTuple):
     """Says where a file is had from, and its SHA-256."""
 
     address: str
     digest: str
 
 
-SHAKESPEARE = Source(
+SHAKESPEARE = FetchedFile(
     f"{GITHUB}karpathy/char-rnn/370cbcd448eb7daf32f21a6be560b70e0b33c4e3/data/tinyshakespeare/input.txt",
     "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
 )
 
 
-def sources() -> dict[str, Source]:
+def sources() -> dict[str, FetchedFile]:
     """Return all that can be fetched, by its place in `--data DIR`."""
     from experiments.studies.claims.published.networks import FOLDER, PUBLISHED  # noqa: PLC0415 (torch)
 
-    found = {f"mnist/{name}": Source(f"{MNIST}{name}", digest) for name, digest in OF_MNIST.items()}
+    found = {f"mnist/{name}": FetchedFile(f"{MNIST}{name}", digest) for name, digest in OF_MNIST.items()}
     found["tinyshakespeare/input.txt"] = SHAKESPEARE
     for one in PUBLISHED.values():
         home, commit = one.home
-        found[f"{FOLDER}{home}/{one.path}"] = Source(f"{GITHUB}{home.replace('+', '/')}/{commit}/{one.path}", one.digest)
+        found[f"{FOLDER}{home}/{one.path}"] = FetchedFile(f"{GITHUB}{home.replace('+', '/')}/{commit}/{one.path}", one.digest)
     return found
 
 
@@ -79,7 +79,7 @@ def fetch(needs: Sequence[str], folder: Path) -> Iterator[tuple[str, bool]]:
             yield f"{name}: {'is there' if had else f'from {urlsplit(known[name].address).hostname}'}.", True
 
 
-def _fetch(source: Source, place: Path) -> None:
+def _fetch(source: FetchedFile, place: Path) -> None:
     with needed_by("ctrnn study fetch"):
         import pooch  # noqa: PLC0415
         import requests  # noqa: PLC0415 (which pooch brings)

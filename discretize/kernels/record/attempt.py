@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.random import fork_rng
 
 from discretize.kernels.record.recording import UnknownOperation
-from discretize.solvers.segments import Slope
+from discretize.solvers.segments import SlopeFunction
 from discretize.solvers.tableaus import Attempt, EmbeddedMethod, checked_attempt
 
 __all__ = ["START", "AttemptModule", "FieldCalls", "calls_of"]
@@ -41,7 +41,7 @@ class FieldCalls:
     end: int | None
 
 
-class _GivenSlope(Slope):
+class _GivenSlope(SlopeFunction):
     """Gives slopes that were computed before, in the order of calls, and notes the states at which they are asked for."""
 
     def __init__(self, h: Tensor, slopes: Sequence[Tensor], numbers: Sequence[int]) -> None:
@@ -92,7 +92,7 @@ class AttemptModule(nn.Module):
         return torch.cat([*slope.states, attempt.h, attempt.error.detach()], -1)
 
 
-class _TriedSlope(Slope):
+class _TriedSlope(SlopeFunction):
     """Gives random slopes, and notes at which times and states."""
 
     def __init__(self, tau: Tensor, h: Tensor, start: Tensor, dice: torch.Generator) -> None:
