@@ -24,7 +24,7 @@ import threading
 import time
 import traceback
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Hashable, Iterable, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
@@ -111,49 +111,60 @@ class WorkerPool:
     tick: Callable[[list[Any]], None] = lambda keys: None
     every: float | None = None
     _workers: list[_Worker] = field(default_factory=list, init=False)
+    _waiting: deque[Any] = field(default_factory=deque, init=False)
+    _deaths: Counter[Any] = field(default_factory=Counter, init=False)  # of workers at a key
+    _failed_starts: int = field(default=0, init=False)  # in a row
 
     def carry_out(self, keys: Sequence[object]) -> Generator[End, None, None]:
         """Yield how each ends, as it is known. However this is left, no process is."""
-        waiting, died, failed_starts = deque(keys), Counter[Any](), 0
+        self._waiting, self._deaths, self._failed_starts = deque(keys), Counter(), 0
         try:
-            while waiting or self._at_work():
-                self._assign(waiting)
+            while self._waiting or self._at_work():
+                self._assign()
                 self.tick(self._at_work())
                 for worker in self._with_messages():
-                    try:
-                        end = worker.message()
-                    except (EOFError, OSError):  # a dead one, without a whole message left
-                        words = self._remove(worker)
-                        if not worker.ready:
-                            failed_starts += 1
-                        elif worker.key is not None:
-                            died[worker.key] += 1
-                            if died[worker.key] < TRIES:
-                                waiting.appendleft(worker.key)
-                            else:
-                                yield End(worker.key, lost=f"its process {words}, {TRIES} times")
-                        if failed_starts == STARTS:
-                            yield from (End(key, lost=f"no worker process comes up: it {words}") for key in waiting)
-                            waiting.clear()
-                        continue
-                    if end is None:
-                        worker.ready, failed_starts = True, 0
-                    else:
-                        worker.key = None
-                        yield end
+                    yield from self._heard(worker)
         finally:
             self._stop()
+
+    def _heard(self, worker: _Worker) -> Iterator[End]:
+        """Yield how a key ended, if the worker's message says that, or its death does."""
+        try:
+            end = worker.message()
+        except (EOFError, OSError):  # a dead one, without a whole message left
+            yield from self._after_death(worker)
+            return
+        if end is None:
+            worker.ready, self._failed_starts = True, 0
+        else:
+            worker.key = None
+            yield end
+
+    def _after_death(self, worker: _Worker) -> Iterator[End]:
+        """Put the key of a dead worker back into the queue; yield the end of a key whose worker died twice, or of all."""
+        words = self._remove(worker)
+        if not worker.ready:
+            self._failed_starts += 1
+            if self._failed_starts == STARTS:
+                yield from (End(key, lost=f"no worker process comes up: it {words}") for key in self._waiting)
+                self._waiting.clear()
+        elif worker.key is not None:
+            self._deaths[worker.key] += 1
+            if self._deaths[worker.key] < TRIES:
+                self._waiting.appendleft(worker.key)
+            else:
+                yield End(worker.key, lost=f"its process {words}, {TRIES} times")
 
     def _at_work(self) -> list[Any]:
         return [worker.key for worker in self._workers if worker.key is not None]
 
-    def _assign(self, waiting: deque[Any]) -> None:
+    def _assign(self) -> None:
         """Give keys to idle workers, and start processes for the rest, up to `size`."""
         for worker in self._workers:
-            if worker.ready and worker.key is None and waiting:
-                worker.give(waiting.popleft())
+            if worker.ready and worker.key is None and self._waiting:
+                worker.give(self._waiting.popleft())
         coming = sum(not worker.ready for worker in self._workers)
-        for _ in range(min(self.size - len(self._workers), len(waiting) - coming)):
+        for _ in range(min(self.size - len(self._workers), len(self._waiting) - coming)):
             ours, theirs = multiprocessing.Pipe()
             process = multiprocessing.get_context("spawn").Process(target=_live, args=(theirs, self.work))
             process.start()
