@@ -20,6 +20,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from ctrnn.extras import needed_by
@@ -35,6 +36,7 @@ ANSWERS, STARTS = 30.0, 90.0  # seconds within which a cluster answers, and Ray 
 
 def connected(address: str | None, threads: int) -> int:
     """Start Ray here or connect to an address; return how many runs of so many threads it holds at a time. Raises: UsageError."""
+    _show_token()
     with needed_by("--on ray"):
         import ray  # noqa: PLC0415
     asked, limit = ("--on ray", STARTS) if address is None else (f"--on ray:{address}", ANSWERS)
@@ -51,6 +53,13 @@ def connected(address: str | None, threads: int) -> int:
         what = "no node with a processor is in it" if start.is_up else "nobody answers" if address else "it does not come up"
         raise UsageError(f"{asked}: {what} after {limit:.0f} s; `ray status` tells more.")
     return max(1, cores // threads)
+
+
+def _show_token() -> None:
+    """Have Ray show the token that is here, before it is imported: to an address that is named it shows none by itself, and
+    `ray start` asks for it where there is one. A cluster that asks for none takes it, too."""
+    if {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & os.environ.keys() or (Path.home() / ".ray" / "auth_token").exists():
+        os.environ.setdefault("RAY_AUTH_MODE", "token")
 
 
 def _hear_signals() -> None:

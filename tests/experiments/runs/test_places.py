@@ -57,6 +57,26 @@ def test_whatever_ray_raises_is_one_line_and_no_run_is_begun(on, monkeypatch, tm
     assert not list(tmp_path.glob("out/*"))
 
 
+@pytest.mark.parametrize(
+    ("where", "mode"), [("file", "token"), ("RAY_AUTH_TOKEN_PATH", "token"), (None, None), ("off", "disabled")]
+)
+def test_ray_shows_the_token_that_is_here_to_an_address_too(where, mode, monkeypatch, tmp_path):
+    ray_that(monkeypatch, lambda **options: None)
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.setenv(name, "")  # so that all are as they were in the end
+        monkeypatch.delenv(name)
+    if where in ("file", "off"):
+        (tmp_path / ".ray").mkdir()
+        (tmp_path / ".ray" / "auth_token").write_text("a token")
+    elif where:
+        monkeypatch.setenv(where, "elsewhere")
+    if where == "off":
+        monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    place("ray:a:1", None, Path())
+    assert os.environ.get("RAY_AUTH_MODE") == mode
+
+
 class Clock:
     """A clock that the waits of `on_ray` move, and nothing else."""
 
