@@ -287,9 +287,7 @@ def _request(how: SolveEngine, columns: int, needs: SolveNeeds, dtype: torch.dty
 def known_flow(field: VectorField, method: EmbeddedMethod, xs: Tensor) -> KnownKernel | None:
     """The compiled kernel that has solved a field along such held samples, with all that was looked at for it."""
     projected = field.project(xs)
-    if is_program(method):
-        return None  # which is looked at beside the field
-    needs = SolveNeeds(projected.requires_grad, method.implicit, False, projected.device)
+    needs = SolveNeeds(projected.requires_grad, method.implicit, False, projected.device, written=is_program(method))
     found = known(field, _request(_COMPILED, projected.shape[-1], needs, projected.dtype), wait=False)
     return None if found is None or isinstance(found.kernel, str) else found
 
@@ -300,9 +298,12 @@ def plan_of_flow(found: KnownKernel, request: SolveRequest) -> SolvePlan | str:
     if why := no_kernel(chain) or tensor_reason([request.h0, projected]):
         return why
     request.engine.start(chain, chain.driven.batch)
-    return SolvePlan(
-        Model(found.kernel, FlowModule(chain.field, projected.shape[-1])), chain, projected, found.attributes.tensors
-    )
+    module = FlowModule(chain.field, projected.shape[-1])
+    needs = SolveNeeds.of(chain, request.engine, projected, None)
+    method = _program(_COMPILED, found.kernel, module, needs, request.engine.control.method, request.h0)
+    if isinstance(method, str):
+        return method
+    return SolvePlan(Model(found.kernel, module, method), chain, projected, found.attributes.tensors)
 
 
 def total(gradients: Sequence[Tensor | None]) -> Tensor | None:

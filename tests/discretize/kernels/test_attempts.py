@@ -14,6 +14,7 @@ import ctrnn
 import discretize
 from discretize import Attempt, ContinuousRNN, EmbeddedMethod, integrate
 from discretize.kernels.cpp.attempts import attempt_written
+from discretize.kernels.plan import Plan
 from discretize.kernels.record.attempt import AttemptModule, calls_of
 from discretize.kernels.record.program import program_of
 
@@ -44,7 +45,7 @@ def check(method, allowed=1e-12, batch=5, dtype=torch.float64, path=along, **how
     agree("compiled", solve(field(dtype), path, x, h0, **how), allowed)
 
 
-@pytest.mark.parametrize("name", ["HeunByHand", "Relaxed", "Blind", "Late"])
+@pytest.mark.parametrize("name", ["HeunByHand", "Relaxed", "Blind", "Late", "doubled rk4"])
 def test_a_method_by_code_is_compiled_and_takes_the_steps_of_torch(name):
     # A text of the method each; the field is one.
     check(METHODS[name])
@@ -185,17 +186,19 @@ def test_as_many_evaluations_are_counted_as_torch_makes_for_one_sample():
         assert 0 <= mine.stats["nfe"] - theirs.stats["nfe"] <= 1
 
 
-def test_what_a_method_keeps_is_read_at_each_call():
-    method, x = METHODS["Limited"], normal(4, 3, 2)
-    states = []
+def test_what_a_method_keeps_is_read_at_each_call_also_of_those_that_are_planned(monkeypatch):
+    method, x, planned = METHODS["Limited"], normal(4, 3, 2), []
+    monkeypatch.setattr(Plan, "solve", lambda plan, request, solve=Plan.solve: planned.append(request) or solve(plan, request))
+    states, model = [], ContinuousRNN(field(), method, 1e-3, 1e-3)
     with kernels_for_all("compiled"):
-        for most in (4.0, 0.3, 4.0):
+        for most in (4.0, 4.0, 4.0, 0.3, 4.0):
             method.most = most
-            model = ContinuousRNN(field(), method, 1e-3, 1e-3)
             states.append(model(x)[0].detach())
             assert model.stats["engine"] == "compiled"
+    assert planned
     assert torch.equal(states[0], states[2])
-    assert float((states[0] - states[1]).abs().max()) > 1e-3
+    assert torch.equal(states[0], states[4])
+    assert float((states[0] - states[3]).abs().max()) > 1e-3
 
 
 def test_a_solve_that_fails_says_the_same():
