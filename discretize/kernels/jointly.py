@@ -20,7 +20,7 @@ from discretize.kernels.eligibility import Fused, is_ordinary
 from discretize.kernels.plan import ModulePlan, input_key, start_of
 from discretize.kernels.repeated import keep_call
 from discretize.kernels.shown import Shown
-from discretize.kernels.torchs_own import joined
+from discretize.kernels.torchs_own import joined, lengths_of
 
 __all__ = ["run_jointly"]
 
@@ -59,12 +59,12 @@ def run_jointly(
             torch.set_rng_state(dice)
         return None
     plans[0].took(began, whys[0])
-    lengths = None if sizes is None else (sizes[:, None] > torch.arange(batch)).sum(0).tolist()
+    lengths = None if sizes is None else lengths_of(sizes)
     for module, plan, why in zip(modules, plans, whys, strict=True):
         module.watch.calls += 1
         module.stats = plan.told(samples, batch, lengths, why)
-    if sizes is None and h_0 is None and not dropout and not owner.batch_first:
-        keep_call(owner, modules, plans, run, found, h0)
+    if not dropout:
+        keep_call(owner, modules, plans, run, x, h_0, h0)
     return shown
 
 

@@ -7,11 +7,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
+from torch.nn.utils.rnn import PackedSequence
 
 from discretize.kernels import reference
 from discretize.kernels.cpp.memory import lent
 
-__all__ = ["Reads", "Shown", "read_of_networks"]
+__all__ = ["Reads", "Shown", "call_key", "read_of_networks"]
 
 
 class Reads(NamedTuple):
@@ -31,6 +32,13 @@ class Shown(NamedTuple):
         """States (time, batch, state) that are right where they are visible; what is not is at each time that of the end."""
         hidden = self.output.shape[-1]
         return torch.cat([self.output, self.state[..., hidden:].expand(len(self.output), -1, -1)], -1)
+
+
+def call_key(x: Tensor | PackedSequence, h_0: object) -> tuple[Any, ...]:
+    """What tells kinds of calls from one another that may be repeated: shapes, how sequences are packed, whether gradients are
+    recorded. No more than a key: what stands behind it has to be compared."""
+    samples = x.shape if isinstance(x, Tensor) else getattr(getattr(x, "sorted_indices", None), "shape", type(x))
+    return samples, h_0 if h_0 is None else getattr(h_0, "shape", type(h_0)), torch.is_grad_enabled()
 
 
 def read_of_networks(states: Tensor, hidden: int) -> tuple[Tensor, Tensor]:

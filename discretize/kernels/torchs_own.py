@@ -31,10 +31,12 @@ from discretize.steps.euler import Euler
 from discretize.steps.step import Step, key_of
 
 __all__ = [
+    "JoinedWeights",
     "TorchRun",
     "is_lstm_of_networks",
     "joined",
     "learns",
+    "lengths_of",
     "loop_reason",
     "quicker_reason",
     "run_networks",
@@ -179,6 +181,42 @@ class TorchRun(NamedTuple):
         joined = [weight for weights in self.weights for weight in weights.joined(has_bias)]
         trains = torch.is_grad_enabled() or dropout > 0  # else oneDNN keeps nothing for a backward pass
         return joined, has_bias, len(self.weights) // self.directions, dropout, trains, self.directions == 2
+
+
+class JoinedWeights:
+    """Puts weights in torch's order where no gradient is recorded: in memory that each call fills anew."""
+
+    def __init__(self, run: TorchRun) -> None:
+        with torch.inference_mode(False), torch.no_grad():  # for calls outside of it too; the first one alone records gradients
+            self.settings: tuple[Any, ...] = run.settings(0.0)
+            parts = [part for weights in run.weights for part in weights.parts[: 4 if self.settings[1] else 2]]
+            self.parts = [
+                ([tensor for tensor, _ in part], whole, _turned(part, whole))
+                for part, whole in zip(parts, self.settings[0], strict=True)
+                if len(part) > 1
+            ]
+
+    def filled(self) -> tuple[Any, ...]:
+        """Return what `TorchRun.settings` does, of weights as they are now."""
+        for tensors, whole, turned in self.parts:
+            torch.cat(tensors, out=whole)
+            for rows in turned:
+                rows.neg_()
+        return self.settings
+
+
+def _turned(part: Sequence[tuple[Tensor, int]], whole: Tensor) -> list[Tensor]:
+    """Return the rows of a joined tensor whose signs turn."""
+    rows = whole.split([len(tensor) for tensor, _ in part])
+    return [some for some, (_, sign) in zip(rows, part, strict=True) if sign < 0]
+
+
+def lengths_of(batch_sizes: Tensor) -> list[int]:
+    """Return those of packed sequences, the longest first."""
+    counts, lengths = batch_sizes.tolist(), list[int]()
+    for time in range(len(counts), 0, -1):
+        lengths += [time] * (counts[time - 1] - len(lengths))
+    return lengths
 
 
 def joined(runs: Sequence[TorchRun | None], directions: int) -> TorchRun | None:

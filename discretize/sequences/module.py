@@ -24,7 +24,7 @@ from ctrnn.inputs.samples import checked_samples
 from discretize import compat
 from discretize.graphs import check_not_traced
 from discretize.kernels.eligibility import Fused
-from discretize.kernels.shown import Shown
+from discretize.kernels.shown import Shown, call_key
 from discretize.noise.brownian import BrownianPath
 from discretize.noise.generator import Seed, check_no_seed, fresh_keys
 from discretize.sequences.chunks import end_of_call, keep_end, look_at_batch, look_at_past, look_at_start
@@ -60,9 +60,7 @@ class SequenceModule(AnsweredInit, Clocked, nn.Module, ABC):
     noisy = False  # whether a call draws noise, and xs has columns of its address
     _batch_before = 0  # how many sequences the last call had
     reads_past = False  # whether a field has delays, and goes on from more than a state
-    _repeats: dict[Any, Repeated | None] | None = (
-        None  # calls from zero, time first, by shapes and whether gradients are recorded
-    )
+    _repeats: dict[Any, Repeated | None] | None = None  # calls, time first, by `call_key`
 
     def __init__(self, hold: str, open_interval: float | None, batch_first: bool) -> None:
         super().__init__()
@@ -106,13 +104,14 @@ class SequenceModule(AnsweredInit, Clocked, nn.Module, ABC):
         if isinstance(x, RaggedCall):
             return self._run(*x)
         if ts is None and lengths is None and reset is None and seed is None:
-            if h_0 is None and self._repeats and type(x) is Tensor and not torch.compiler.is_dynamo_compiling():
+            if self._repeats and not torch.compiler.is_dynamo_compiling():
+                given = x.transpose(0, 1) if self.batch_first and type(x) is Tensor and x.dim() == 3 else x
                 try:
-                    repeated = self._repeats.get((x.shape, torch.is_grad_enabled()))
+                    repeated = self._repeats.get(call_key(given, h_0))
                 except TypeError:  # of a size that torch does not know
                     repeated = None
-                if repeated is not None and (shown := repeated(self, x)) is not None:
-                    return shown
+                if repeated is not None and (ran := repeated(self, given, h_0)) is not None:
+                    return ran if given is x else (ran[0].transpose(0, 1), ran[1])
             if not torch.compiler.is_compiling() and (ran := self._as_planned(x, h_0)):
                 return ran
         return self._run_anew(x, h_0, ts, lengths, reset, seed)
@@ -406,7 +405,8 @@ class FieldModule(SequenceModule):
 
         return run_jointly(self, [self], 1, x, h_0)
 
-    def _by_plan(self, xs: Tensor, h_0: Start) -> tuple[Tensor, Tensor] | None:
+    def _by_plan(self, xs: Tensor, h_0: Start, repeats: bool = True) -> tuple[Tensor, Tensor] | None:
+        """`repeats`: whether calls like it are made of this module itself, and not of layers that it is one of."""
         if self._plan is None or torch.compiler.is_compiling():
             return None
         plan = self._plan.like(xs)
@@ -414,6 +414,10 @@ class FieldModule(SequenceModule):
             return None
         if (h0 := plan.start(plan.field, xs, h_0)) is None or (states := self._planned(plan, xs, h0)) is None:
             return None
+        if isinstance(states, Shown) and repeats:
+            from discretize.kernels.repeated import keep_call  # noqa: PLC0415 - loads kernels
+
+            keep_call(self, [self], [plan], plan.torchs, xs, h_0, h0[None])
         return states if isinstance(states, Shown) else (plan.field.visible(states), states[-1:].clone())
 
     def _planned(self, plan: ModulePlan, xs: Tensor, h0: Tensor) -> Tensor | Shown | None:
@@ -429,7 +433,7 @@ class FieldModule(SequenceModule):
                 self._plan = plan.after(self._plan)
 
     def _run(self, xs: Tensor, h0: Tensor, edges: Tensor | None, ragged: Ragged | None) -> tuple[Tensor, Tensor]:
-        if edges is None and ragged is None and (ran := self._by_plan(xs, h0)):
+        if edges is None and ragged is None and (ran := self._by_plan(xs, h0, False)):
             return ran
         states = self._states(masked(with_computed_weights(self.field), (xs.shape[1],)), xs, h0[0], edges, ragged)
         if isinstance(states, Shown):

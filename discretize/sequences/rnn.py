@@ -173,10 +173,6 @@ class DiscreteRNN(FieldModule):
             due = self.watch.looks(self.stats["method"], plan.field, length, h0)
             if not due and math.isfinite(found.state.detach().sum().item()):
                 self.watch.calls += 1
-                if h0 is plan.zeros and not self.batch_first:
-                    from discretize.kernels.repeated import keep_call  # noqa: PLC0415 - loads kernels
-
-                    keep_call(self, [self], [plan], plan.torchs, xs, h0[None])
                 return found
         last = found.state[0] if isinstance(found, Shown) else found[-1]
         if every := self.watch.counted(self.stats["method"], plan.field, length, last, len(xs)):

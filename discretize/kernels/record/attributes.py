@@ -40,7 +40,7 @@ from torch import Tensor, nn
 
 from ctrnn.own_code import HOOKS
 from discretize import compat
-from discretize.kernels.record.guards import Guards, is_plain, layout
+from discretize.kernels.record.guards import OF_CLASS, OF_FUNCTIONS, Guards, is_plain, layout
 from discretize.kernels.record.sources import PACKAGES
 from discretize.kernels.record.watched import Unwatched, asked_by_call, asked_in, is_installed, refused, unwatched
 from discretize.solvers.captured import CapturedGlobals, all_globals
@@ -62,7 +62,6 @@ NO_ROOT = nn.Module()
 PLAIN = (int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
 OF_TORCH = (frozenset(vars(nn.Module())) | {"_flat_weight_refs"}) - {"training", "_parameters", "_buffers", "_modules"}
 GLOBAL_HOOKS = tuple(f"global{name}" for name in HOOKS)  # as compat.py knows them
-OF_FUNCTIONS = tuple(map(attrgetter, ("__code__", "__defaults__", "__kwdefaults__")))
 WRAPPED = ("fget", "__func__", "func")  # by properties, static methods and the like
 CALLED = ("forward", "flow", "project", "leak", "advance", "attempt", "__call__")
 LruCache = type(lru_cache(lambda: None))
@@ -367,7 +366,7 @@ class _Walk:
             self.guards.read(kind, *(attrgetter(name) for name in WRAPPED if hasattr(kind, name)))
             return self._parts([getattr(kind, name, None) for name in WRAPPED], copied)
         self.guards.kind(kind)
-        self.guards.read(kind, attrgetter("__mro__"))
+        self.guards.read(kind, OF_CLASS)
         for each in kind.__mro__:
             self._by_id(each)
             own, is_new = vars(each), self.guards.is_new(each)

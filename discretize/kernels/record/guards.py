@@ -14,8 +14,8 @@ import gc
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, ValuesView
 from functools import cache
 from itertools import chain
-from operator import is_, itemgetter
-from types import MappingProxyType
+from operator import attrgetter, is_, itemgetter
+from types import FunctionType, MappingProxyType
 from typing import Any
 
 import torch
@@ -23,9 +23,11 @@ from torch import Tensor
 
 from discretize import compat
 
-__all__ = ["Guards", "Unwritten", "counts_writes", "is_plain", "layout"]
+__all__ = ["OF_CLASS", "OF_FUNCTIONS", "Guards", "Unwritten", "counts_writes", "is_plain", "layout"]
 
 COPYING = ("__reduce__", "__reduce_ex__", "__getstate__", "__getnewargs__", "__getnewargs_ex__", "__getattribute__")
+OF_CLASS = attrgetter("__mro__")
+OF_FUNCTIONS = tuple(map(attrgetter, ("__code__", "__defaults__", "__kwdefaults__")))
 WRITTEN_IN_PYTHON = 1 << 9  # or at least in memory of its own: Py_TPFLAGS_HEAPTYPE
 
 
@@ -127,28 +129,43 @@ class Guards:
 
 class Unwritten:
     """Tells that nothing was written into dicts, and that objects have the same dicts and classes. Most dicts are empty, as those
-    of hooks are, and are quicker asked whether they are."""
+    of hooks are, and are quicker asked whether they are; and what objects refer to is quicker listed than asked of each."""
 
     def __init__(self, guards: Sequence[tuple[object, Guards]], dicts: Iterable[dict[Any, Any]]) -> None:
         """guards: with their owners, which are kept alive."""
-        given, objects = [*{id(each): each for each in dicts}.values()], [owner for owner, _ in guards]
+        owners, given = [owner for owner, _ in guards], {id(each): each for each in dicts}.values()
         self._version: Callable[[Any], int] = compat.dict_version
-        self._empty, self._filled = tuple(each for each in given if not each), [each for each in given if each]
+        self._empty, self._filled = tuple(each for each in given if not each), tuple(each for each in given if each)
         self._versions = [*map(self._version, self._filled)]
-        self._with_dict = [*objects, *chain.from_iterable(each._with_dict for _, each in guards)]
-        self._objects = [*objects, *chain.from_iterable(each._objects for _, each in guards)]
-        self._reads = [*chain.from_iterable(each._reads for _, each in guards)]
-        self._same = [*self._now()]
-
-    def _now(self) -> Iterator[object]:
-        return chain(map(type, self._objects), map(vars, self._with_dict), [get(of) for get, of in self._reads])
+        with_dict = [*owners, *chain.from_iterable(each._with_dict for _, each in guards)]
+        asked: list[tuple[Callable[[Any], Any], Any]] = [
+            *((type, each) for each in [*owners, *chain.from_iterable(each._objects for _, each in guards)]),
+            *((vars, each) for each in with_dict),
+            *chain.from_iterable(each._reads for _, each in guards),
+        ]
+        self._listed = tuple({id(of): of for get, of in asked if _is_listed(get, of)}.values())
+        self._asked = [(get, of) for get, of in asked if not _is_listed(get, of)]
+        self._referents, self._answers = gc.get_referents(*self._listed), [get(of) for get, of in self._asked]
 
     def hold(self) -> bool:
+        now = gc.get_referents(*self._listed)
         return (
             not any(self._empty)
             and [*map(self._version, self._filled)] == self._versions
-            and all(map(is_, self._now(), self._same))
+            and len(now) == len(self._referents)
+            and all(map(is_, now, self._referents))
+            and (not self._asked or all(map(is_, [get(of) for get, of in self._asked], self._answers)))
         )
+
+
+def _is_listed(get: Callable[[Any], Any], of: object) -> bool:
+    """Return whether the garbage collector lists an answer among what an object refers to, which then changes with it."""
+    if isinstance(of, FunctionType):
+        return get in OF_FUNCTIONS
+    if get not in (type, vars, OF_CLASS):
+        return False
+    referents = gc.get_referents(of)  # an object's class and dict; or, where it has made none, its attributes
+    return any(each is get(of) for each in referents) and (isinstance(of, type) or len(referents) == 2)
 
 
 @cache

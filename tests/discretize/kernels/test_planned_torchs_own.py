@@ -326,6 +326,145 @@ def test_calls_with_samples_of_one_shape_are_repeated_at_once(monkeypatch, mode,
     assert not runs_at_once(monkeypatch, copy.deepcopy(module), X)
 
 
+def start(module, kind, form):
+    """States to begin with, as a tensor or as torch gives an LSTM's; none."""
+    number = len(fields(module))
+    h, c = (0.1 + torch.rand(number, 4, 5, generator=DICE, dtype=torch.float64) for _ in range(2))
+    if form == "pair" and kind == "LSTM":
+        return (h, c)
+    return None if form == "none" else torch.cat([h, c], -1) if kind == "LSTM" else h
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
+@pytest.mark.parametrize("form", ["none", "tensor", "pair"])
+@pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad])
+def test_calls_of_packed_samples_and_from_given_states_are_repeated_at_once(monkeypatch, mode, form, make, kind):
+    for samples in (X, packed(), packed(lengths=torch.tensor([5, 4, 4, 2])), packed(OTHER, torch.tensor([1, 1, 7, 3]))):
+        module = make(kind)
+        h_0 = start(module, kind, form)
+        with mode():
+            for _ in range(4):
+                module(samples, h_0)
+            assert runs_at_once(monkeypatch, module, samples, h_0)
+            assert_close(flat(module(samples, h_0)), flat(by_steps(module, samples, h_0)), rtol=0, atol=1e-12)
+            if samples is not X:  # of other lengths, in another order
+                again = packed(OTHER, torch.tensor([7, 2, 3, 3]))
+                assert runs_at_once(monkeypatch, module, again, h_0)
+                assert_close(flat(module(again, h_0)), flat(by_steps(module, again, h_0)), rtol=0, atol=1e-12)
+
+
+def test_calls_with_the_batch_first_are_repeated_at_once(monkeypatch):
+    for make in MAKE.values():
+        module, x = make(), X.transpose(0, 1).contiguous()
+        module.batch_first = True
+        for _ in range(4):
+            module(x)
+        assert runs_at_once(monkeypatch, module, x)
+        assert_close(flat(module(x)), flat(by_steps(module, x)), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
+def test_given_states_of_other_sizes_kinds_and_numbers_are_not_those_of_a_call_before(monkeypatch, make, kind):
+    module = make(kind)
+    h_0, pair = (start(module, kind, form) for form in ("tensor", "pair"))
+    for samples in (X, packed()):
+        for given in (h_0, pair):
+            for _ in range(4):
+                module(samples, given)
+        infinite = h_0.clone()
+        infinite[0, 1, 2] = torch.inf  # one alone, whose tanh is 1 a step later
+        wrongs = [h_0[:, :2], h_0[..., :2], h_0.float(), (h_0, h_0, h_0), (h_0, None), (None, None), infinite]
+        if kind == "LSTM":
+            wrongs.append((infinite[..., :5].clone(), pair[1]))
+        for wrong in wrongs:
+            with pytest.raises((TypeError, ValueError)) as expected:
+                by_steps(module, samples, wrong)
+            with pytest.raises(type(expected.value)) as found:
+                module(samples, wrong)
+            assert str(found.value) == str(expected.value)
+
+
+def test_packed_samples_that_do_not_fit_their_sizes_are_refused_as_before(monkeypatch):
+    for make in MAKE.values():
+        module, given = make(), packed()
+        for _ in range(4):
+            module(given)
+        assert runs_at_once(monkeypatch, module, given)
+        assert not runs_at_once(monkeypatch, module, given._replace(data=given.data[:-1]))
+        assert not runs_at_once(monkeypatch, module, given._replace(batch_sizes=given.batch_sizes.clone().clamp(max=3)))
+        assert not runs_at_once(monkeypatch, module, packed(X * torch.nan))
+
+
+def test_stats_of_repeated_packed_calls_are_those_of_others():
+    for make in MAKE.values():
+        module, told = make(), []
+        for _ in range(4):
+            module(packed())
+        module(packed(OTHER, torch.tensor([7, 2, 3, 3])))
+        told.append([part.stats | {"engine_why": None} for part in rnns(module)])
+        fresh = make()
+        fresh(packed(OTHER, torch.tensor([7, 2, 3, 3])))
+        told.append([part.stats | {"engine_why": None} for part in rnns(fresh)])
+        assert told[0] == told[1]
+
+
+def test_weights_that_are_joined_for_a_call_are_written_by_no_other(monkeypatch):
+    module, seen = planned(monkeypatch, one, X), []
+    with torch.no_grad():
+        for _ in range(3):
+            module(X)
+        (kept,) = [each for (*_, learns), each in module._repeats.items() if not learns]
+        gru = kept.function
+
+        def meanwhile(x, start, weights, *settings):
+            before = [weight.clone() for weight in weights]
+            if not seen:
+                seen.append(1)
+                part_of(module).weight_h.data.mul_(2.0)
+                module(X)
+            assert_close(weights, before, rtol=0, atol=0)
+            return gru(x, start, weights, *settings)
+
+        kept.function = meanwhile
+        module(X)
+        assert seen
+        kept.function = gru
+        assert_close(flat(module(X)), flat(by_steps(module, X)), rtol=0, atol=1e-12)
+
+
+def test_memory_of_joined_weights_records_no_gradient(monkeypatch):
+    module = planned(monkeypatch, one, X)
+    for mode in (torch.no_grad, torch.enable_grad):  # of which the second shares it once nothing learns
+        with mode():
+            for _ in range(12):
+                module(X)
+            assert runs_at_once(monkeypatch, module, X)
+            assert_close(flat(module(X)), flat(by_steps(module, X)), rtol=0, atol=1e-12)
+        module.requires_grad_(False)
+
+
+def test_memory_of_joined_weights_is_of_their_dtype():
+    module = one()
+    with torch.no_grad():
+        for dtype in (torch.float64, torch.float32, torch.float64):
+            module.to(dtype)
+            for given in (X.to(dtype), packed(X.to(dtype)), OTHER.to(dtype)):
+                for _ in range(12):
+                    found = module(given)
+                assert_close(flat(found), flat(by_steps(module, given)))
+
+
+def test_a_call_whose_steps_are_looked_at_is_not_kept_anew(monkeypatch):
+    module = planned(monkeypatch, one, X)
+    (kept,) = module._repeats.values()
+    for _ in range(100):
+        module(X)
+    assert [*module._repeats.values()] == [kept]
+    assert runs_at_once(monkeypatch, module, X)
+
+
 class DispatchMode(TorchDispatchMode):
     def __torch_dispatch__(self, function, types, given=(), named=None):
         return function(*given, **(named or {}))
