@@ -12,7 +12,7 @@ import pytest
 from ctrnn.extras import BROUGHT_BY
 from experiments.__main__ import main
 from experiments.studies import fetched
-from experiments.studies.fetched import Source, fetch, sources
+from experiments.studies.fetched import FetchedFile, fetch, sources
 from experiments.usage import UsageError
 
 RIGHT = b"the right file"
@@ -39,7 +39,7 @@ def host(tmp_path, monkeypatch):
 
 
 def knows(monkeypatch, address, digest=DIGEST):
-    monkeypatch.setattr(fetched, "sources", lambda: {"mnist/a": Source(address, digest)})
+    monkeypatch.setattr(fetched, "sources", lambda: {"mnist/a": FetchedFile(address, digest)})
 
 
 def test_a_file_is_fetched_once(host, tmp_path, monkeypatch, capsys):
