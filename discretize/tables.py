@@ -42,7 +42,7 @@ def frame_of(trajectory: Any, names: Sequence[str] | None) -> pd.DataFrame:
     order = np.lexsort((np.where(event < 0, len(trajectory.events), event), direction * times, sample))
     frame = pd.DataFrame(states[order], pd.MultiIndex.from_arrays([sample[order], times[order]], names=["sample", "time"]), units)
     if trajectory.events:
-        frame.insert(0, "event", pd.array(event[order], dtype="Int64"))
+        frame.insert(0, "event", pd.Series(event[order], index=frame.index, dtype="Int64"))
         frame["event"] = frame["event"].mask(frame["event"] < 0)
     return frame
 

@@ -87,7 +87,7 @@ def _say_if_rounded(table: Columns, keys: np.ndarray, time: str) -> None:
     """Warn of times that the dtype which a file keeps them in has rounded."""
     column = table.frame[time]
     if pd.api.types.is_float_dtype(column):
-        given = column.to_numpy(getattr(column.dtype, "numpy_dtype", column.dtype))
+        given = column.to_numpy(getattr(column.dtype, "numpy_dtype", column.to_numpy().dtype))
         latest = keys[np.abs(given).argmax()]  # floats are furthest apart at the largest value
         stamps = torch.from_numpy(np.sort(given[keys == latest]))
         checks.say_if_rounded(f"{table.path}: {time}", stamps.double(), stamps.dtype)

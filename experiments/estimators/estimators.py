@@ -458,7 +458,7 @@ class Forecaster(_SequenceEstimator):
             raise TypeError(f"`y` names columns of `X` that are forecast, or is None for all numbers; got {type(y).__name__}.")
         targets = (y,) if isinstance(y, str) else tuple(y or ())
         if absent := [name for name in targets if name not in rows.frame]:
-            raise ValueError(f"`X` has no column {absent[0]!r} to forecast; there is {', '.join(rows.frame)}.")
+            raise ValueError(f"`X` has no column {absent[0]!r} to forecast; there is {', '.join(map(str, rows.frame))}.")
         return self._fit(rows, targets, False)
 
     def predict(self, X: Any) -> Any:

@@ -38,7 +38,7 @@ class SequenceRows:
     @property
     def of_sequence(self) -> np.ndarray:
         """Return the number of each row's sequence, in the order of `ids`."""
-        return self.ids.get_indexer(self.frame[self.sequence]) if self.sequence else np.zeros(len(self.frame), int)
+        return self.ids.get_indexer(pd.Index(self.frame[self.sequence])) if self.sequence else np.zeros(len(self.frame), int)
 
     def columns(self, notation: Notation, only: Sequence[str] | None = None) -> Columns:
         """Return the columns as tables of files are read: cells of text are numbers, times or words by what they say.
@@ -62,7 +62,7 @@ def rows_of(X: Any, sequence: str | None) -> SequenceRows:
         if frame.columns.has_duplicates:
             raise ValueError(f"`X` has two columns {frame.columns[frame.columns.duplicated()][0]!r}; rename one of them.")
         if sequence is not None and sequence not in frame:
-            raise ValueError(f"`X` has no column {sequence!r}, which `sequence` names; there is {', '.join(frame)}.")
+            raise ValueError(f"`X` has no column {sequence!r}, which `sequence` names; there is {', '.join(map(str, frame))}.")
         if not len(frame):
             raise ValueError("`X` has no rows.")
         if sequence is not None and (absent := frame[sequence].isna().to_numpy()).any():
@@ -79,7 +79,7 @@ def rows_of(X: Any, sequence: str | None) -> SequenceRows:
     for k, part in enumerate(parts):
         if list(part) != first:
             raise ValueError(
-                f"sequence {k} of `X` has the columns {', '.join(part)}, and sequence 0 {', '.join(first)}; give all the same."
+                f"sequence {k} of `X` has the columns {', '.join(map(str, part))}, and sequence 0 {', '.join(map(str, first))}; give all the same."
             )
         if not len(part):
             raise ValueError(f"sequence {k} of `X` has no rows; leave it out.")
@@ -106,7 +106,7 @@ def with_targets(rows: SequenceRows, y: Any) -> tuple[SequenceRows, tuple[str, .
     if isinstance(y, str) or (rows.is_table and isinstance(y, list | tuple) and y and all(isinstance(name, str) for name in y)):
         names = (y,) if isinstance(y, str) else tuple(y)
         if absent := [name for name in names if name not in rows.frame]:
-            raise ValueError(f"`X` has no column {absent[0]!r}, which `y` names; there is {', '.join(rows.frame)}.")
+            raise ValueError(f"`X` has no column {absent[0]!r}, which `y` names; there is {', '.join(map(str, rows.frame))}.")
         return rows, names, None
     if isinstance(y, pd.Series | pd.DataFrame) and rows.is_table:
         of_rows = y.index.equals(rows.frame.index)
@@ -189,7 +189,7 @@ def by_sequence(frame: pd.DataFrame, sequence: str, target: str | Sequence[str] 
     sequence = rows.sequence
     targets = [target] if isinstance(target, str) else list(target or ())
     if absent := [name for name in targets if name not in rows.frame]:
-        raise ValueError(f"there is no column {absent[0]!r}, which `target` names; there is {', '.join(rows.frame)}.")
+        raise ValueError(f"there is no column {absent[0]!r}, which `target` names; there is {', '.join(map(str, rows.frame))}.")
     groups = [part for _, part in rows.frame.groupby(rows.of_sequence)]
     for name in targets:
         if changing := [part[sequence].iloc[0] for part in groups if part[name].nunique(dropna=False) > 1]:

@@ -113,7 +113,7 @@ class StepCures(Study):
 
     def verdict(self, results: Results) -> ClaimVerdict:
         rows = where(results.rows, rate=RATE)
-        seeds = rows.groupby("step")["seed"].nunique() if len(rows) else {}
+        seeds: dict[str, int] = dict(rows.groupby("step")["seed"].nunique()) if len(rows) else {}
         if min(seeds.get(step, 0) for step in (EULER, NOISY)) < 2:
             raise NotEnoughError("two seeds of Euler's step are needed, with noise and without")
         of = {step: learned(where(rows, step=step, training=AS_TRAINED)) for step in (EULER, NOISY, TRAPEZOID)}
