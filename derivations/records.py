@@ -23,7 +23,7 @@ from pathlib import Path
 
 from derivations.contents import SOURCES, recorded
 
-__all__ = ["changed", "made_of", "written"]
+__all__ = ["changed", "digest", "followed", "made_of", "written"]
 
 ROOT = Path(__file__).resolve().parents[1]
 TEXTS = Path(__file__).with_name("texts")
@@ -51,11 +51,11 @@ def changed() -> dict[str, tuple[str, ...]]:
 def made_of(file: Path) -> dict[str, str]:
     """Compute the digests of a file and all of ours that it imports, by the parts above."""
     files: dict[str, list[Path]] = {"text": [], "rules": [], "reader": [], "code": []}
-    for each in sorted(_followed(file)):
+    for each in sorted(followed(file)):
         package, room, *_ = each.relative_to(ROOT).parts
         files[PARTS.get(room, "reader") if package == "derivations" else "code"].append(each)
     versions = {"rules": f"{version('sympy')} {version('python-flint')}"}
-    return {part: _digest(paths, versions.get(part, "")) for part, paths in files.items()}
+    return {part: digest(paths, versions.get(part, "")) for part, paths in files.items()}
 
 
 def written(verdicts: Mapping[str, Mapping[str, tuple[str, str]]]) -> str:
@@ -69,7 +69,8 @@ def _lines(table: Mapping[str, object]) -> str:
     return ",\n".join(f"{json.dumps(key, ensure_ascii=False)}: {json.dumps(value)}" for key, value in table.items())
 
 
-def _followed(file: Path) -> set[Path]:
+def followed(file: Path) -> set[Path]:
+    """Find a file and all files of ours that it imports, that these import, and so on."""
     found, new = {file}, [file]
     while new:
         inside = _imported(new.pop()) - found
@@ -115,7 +116,8 @@ def _files(name: str) -> list[Path]:
     return [file for file in (place.with_suffix(".py"), place / "__init__.py") if file.is_file()]
 
 
-def _digest(files: Iterable[Path], more: str) -> str:
+def digest(files: Iterable[Path], more: str = "") -> str:
+    """Digest the names and contents of files, and further words."""
     found = sha256(more.encode())
     for file in files:
         found.update(f"\n{file.relative_to(ROOT).as_posix()} {_of_file(file)}".encode())

@@ -61,7 +61,7 @@ def test_a_record_of_another_text_or_without_one_is_proved_anew(monkeypatch):
 
 
 def test_a_chapter_is_made_of_the_texts_that_it_quotes():
-    followed = records._followed(TEXTS / "tallec_ollivier_gates.py")
+    followed = records.followed(TEXTS / "tallec_ollivier_gates.py")
     assert TEXTS / "tallec_ollivier.py" in followed
     assert HERE / "argument" / "gated.py" in followed
 

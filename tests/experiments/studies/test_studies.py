@@ -33,6 +33,7 @@ from experiments.studies.folder import claimed, configuration_of, described, kee
 from experiments.studies.found import Found
 from experiments.studies.html_page import write
 from experiments.studies.listing import LISTED, listed, listing
+from experiments.studies.records import changed
 from experiments.studies.registry import OWN, STUDIES, loaded, study_named
 from experiments.studies.report import report_of
 from experiments.studies.results import Results, groups, spreads, where
@@ -41,6 +42,12 @@ from experiments.studies.study import DATA, SCALES, Run, RunMeasures
 from experiments.usage import UsageError
 
 TESTS, ROOT = Path(__file__).resolve().parents[2], Path(__file__).resolve().parents[3]
+TABLES = ROOT / "docs" / "tables"
+
+
+def where_changed(names):
+    """All of them, those slow that are made of what they were made of when they were recorded."""
+    return [name if name in changed() else pytest.param(name, marks=pytest.mark.slow) for name in names]
 
 
 def carried_out(folder, study="Fake", workers=2, shard=(1, 1), scale="small"):
@@ -587,7 +594,7 @@ def test_a_study_says_what_it_asks_and_has_its_place_in_the_docs(name):
 
 @pytest.mark.each_value
 @pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("name", list(STUDIES))
+@pytest.mark.parametrize("name", where_changed(STUDIES))
 def test_the_runs_of_a_study_have_keys_of_their_own_and_configurations_that_come_back_from_json(name, scale):
     study = study_named(name)
     runs = study.runs(scale)
@@ -690,9 +697,7 @@ def test_the_example_of_contributing_is_a_study_that_runs(tmp_path):
     assert study.verdict(Results(better)).word == "reproduced"
 
 
-RECORDS = {
-    file.parent.name: Found.read(file.parent) for file in (ROOT / "docs" / "tables").glob("*/report.json")
-}  # some are not run yet
+RECORDS = {file.parent.name: Found.read(file.parent) for file in TABLES.glob("*/report.json")}  # some are not run yet
 
 
 @pytest.mark.parametrize("name", RECORDS)
@@ -713,7 +718,7 @@ def test_the_commands_of_a_study_name_no_folder_of_one_machine(name):
 
 @pytest.mark.parametrize("name", RECORDS)
 def test_words_that_count_the_other_runs_count_those_that_are_not_recorded(name):
-    words = docs_page.read_words(ROOT / "docs" / "tables" / name)
+    words = docs_page.read_words(TABLES / name)
     for other, of_all in re.findall(r"other (\d+) of (\d+) runs", "\n".join([*words.short, words.more])):
         assert f"{int(of_all) - int(other)} of {of_all} runs" in RECORDS[name].runs
 
@@ -735,12 +740,11 @@ def test_the_page_of_all_studies_has_a_line_for_each():
     assert set(RECORDS) <= set(OWN)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in RECORDS if (ROOT / "docs" / "tables" / name / "runs.csv").exists()])
+@pytest.mark.parametrize("name", where_changed(name for name in RECORDS if (TABLES / name / "runs.csv").exists()))
 def test_what_is_recorded_of_a_study_is_what_the_tables_of_its_runs_give(name):
     if study_named(name).left_out():
         pytest.skip(study_named(name).left_out())
-    assert report_of(ROOT / "docs" / "tables" / name).found.text() == RECORDS[name].text()
+    assert report_of(TABLES / name).found.text() == RECORDS[name].text()
 
 
 # All of them -----------------------------------------------------------------------------------------------------------------
