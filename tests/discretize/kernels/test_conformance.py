@@ -3,6 +3,7 @@
 from functools import partial
 
 import own_fields
+import own_methods
 import pytest
 import torch
 import torchcde
@@ -269,6 +270,20 @@ def test_solves_along_every_input(engine, inputs):
 @pytest.mark.parametrize("name", ["gated per unit", "lstm", "Own", "three units", "Bent"])
 def test_solves_of_several_fields_along_every_input_by_every_method(name, method, inputs):
     check_solve("compiled", made(name), inputs, method)
+
+
+@slow
+@pytest.mark.parametrize("inputs", INPUTS)
+@pytest.mark.parametrize("name", ["gated per unit", "lstm", "Own", "three units", "Bent"])
+def test_solves_by_a_method_given_as_code_of_several_fields_along_every_input(name, inputs):
+    check_solve("compiled", made(name), inputs, own_methods.METHODS["tsit5"])
+
+
+@slow
+@pytest.mark.parametrize("method", own_methods.METHODS)
+@pytest.mark.parametrize("name", ["Own", "three units", "gru"])
+def test_solves_by_every_method_given_as_code(name, method):
+    check_solve("compiled", made(name), "hermite, times of each", own_methods.METHODS[method], rtol=1e-3, atol=1e-3)
 
 
 @engines
