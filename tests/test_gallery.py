@@ -13,6 +13,7 @@ SCRIPTS = [path for path in sorted((DOCS / "gallery").glob("*.py")) if path.stem
 each_script = pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
 
 
+@pytest.mark.by_default(8)
 @each_script
 def test_a_script_runs_and_its_numbers_are_those_of_the_page(script):
     torch.set_default_dtype(torch.float32)  # as in a process of its own; `_same_start` puts it back

@@ -256,6 +256,7 @@ def without_float64(monkeypatch):
     torch.set_default_dtype(torch.float32)
 
 
+@pytest.mark.by_default(5)
 @pytest.mark.parametrize("name", CASES)
 def test_a_device_without_float64_gives_what_the_cpu_does(name, without_float64):
     check(CASES[name], float64=False)

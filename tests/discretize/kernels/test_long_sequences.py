@@ -68,6 +68,7 @@ def test_a_longer_sequence_calls_no_more_functions(case):
     assert long - short < 10
 
 
+@pytest.mark.by_default(5)
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_a_sample_takes_numbers_and_no_objects(case):
     field, peaks = ctrnn.leaky(1, 1), []

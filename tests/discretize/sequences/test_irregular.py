@@ -334,6 +334,7 @@ def test_wrong_lengths_and_times_are_refused_by_name(call, error, words):
         call()
 
 
+@pytest.mark.by_default(2)
 @pytest.mark.parametrize("method", [BackwardEuler(), ExponentialEuler(), "rk4", "heun2"])
 def test_fixed_steps_of_a_sequence_do_not_hang_on_its_neighbours(method):
     rnn = ContinuousRNN(ctrnn.gated(2, 3), method=method, max_step=0.5)

@@ -60,6 +60,7 @@ def closed_form(current, end):
     return times, current * (1 - torch.exp(-(end - times[-1])))
 
 
+@pytest.mark.by_default(3)
 @pytest.mark.parametrize("name", CASES)
 def test_times_of_spikes_and_their_gradients_are_of_the_order_of_the_step(name):
     method, order = CASES[name]
