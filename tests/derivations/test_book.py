@@ -99,13 +99,12 @@ def test_a_chapter_of_which_something_changed_is_proved_anew(chapter):
 PAPERS = ("tallec-ollivier-2018", "ohno-kumagai-2021", "ollivier-2013-riemannian-metrics-ii")
 
 
-# Takes seconds: over a hundred equations, of which a default run proves one in three.
-@pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.slow)])
+# Takes seconds: over a hundred equations.
 @pytest.mark.parametrize("source", PAPERS)
-def test_the_displayed_equations_of_a_paper_are_proved(source, every):
+def test_the_displayed_equations_of_a_paper_are_proved(source):
     displayed = [entry for chapter in SOURCES[source] for entry in book.chapter(chapter) if entry.label.startswith("eq. ")]
     assert len(displayed) >= 15
-    assert not wrong([decided(entry) for entry in displayed[::every]])
+    assert not wrong([decided(entry) for entry in displayed])
 
 
 def test_the_page_of_texts_is_made_from_the_records():
