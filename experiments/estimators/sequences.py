@@ -79,7 +79,8 @@ def rows_of(X: Any, sequence: str | None) -> SequenceRows:
     for k, part in enumerate(parts):
         if list(part) != first:
             raise ValueError(
-                f"sequence {k} of `X` has the columns {', '.join(map(str, part))}, and sequence 0 {', '.join(map(str, first))}; give all the same."
+                f"sequence {k} of `X` has the columns {', '.join(map(str, part))}, "
+                f"and sequence 0 {', '.join(map(str, first))}; give all the same."
             )
         if not len(part):
             raise ValueError(f"sequence {k} of `X` has no rows; leave it out.")
