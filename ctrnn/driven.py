@@ -80,10 +80,10 @@ class Driven(AnsweredInit, nn.Module):
     @cached_property
     def projected(self) -> Path:
         """The path of the projected input, with the parameters as they are at its first use."""
-        found = self._input
+        projection = self._input
         if type(self.field).project is not VectorField.project:  # else x itself
-            found = found.map(self.field.project, found.steady or projects_affinely(self.field))
-        return found if self._input is self.path and self.path.batch == self.batch else for_many(found, self.batch)
+            projection = projection.map(self.field.project, projection.steady or projects_affinely(self.field))
+        return projection if self._input is self.path and self.path.batch == self.batch else for_many(projection, self.batch)
 
     def _common_knots(self) -> Tensor:
         knots = self.path.knots.detach()

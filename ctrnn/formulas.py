@@ -188,12 +188,12 @@ def _names(text: str) -> Iterator[str]:
 
 def _declared(module: nn.Module) -> dict[str, Weight]:
     """Read a class's `letters`: which weight, or block of one, each letter is."""
-    found: dict[str, Weight] = {}
+    weights: dict[str, Weight] = {}
     for names, path in getattr(module, "letters", {}).items():
         blocks = re.split(r"[,;] ", names)
         for number, letter in enumerate(blocks):
-            found[letter] = Weight(path, int(", " in names), number, len(blocks))
-    return found
+            weights[letter] = Weight(path, int(", " in names), number, len(blocks))
+    return weights
 
 
 def in_latex(text: str) -> str:
@@ -229,6 +229,6 @@ def aligned(lines: Iterable[str]) -> str:
 
 
 def _split(name: str) -> tuple[str, str, str]:
-    found = LETTER.fullmatch(name)
-    assert found is not None
-    return found[1], found[2], found[3] or ""
+    match = LETTER.fullmatch(name)
+    assert match is not None
+    return match[1], match[2], match[3] or ""

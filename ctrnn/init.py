@@ -151,12 +151,12 @@ def center_crossing_(module: M) -> M:
              "Center-crossing recurrent neural networks for the evolution of rhythmic behavior".
     """
     parts = module.modules() if isinstance(module, nn.Module) else ()
-    found = [part for part in parts if computes_as(part, AdditiveCandidate) and part.nonlinearity == "sigmoid"]
-    if not found:
+    candidates = [part for part in parts if computes_as(part, AdditiveCandidate) and part.nonlinearity == "sigmoid"]
+    if not candidates:
         raise TypeError(f'`module` must be, or hold, a ctrnn.additive(..., "sigmoid"), got {type(module).__name__}, without.')
-    if any(part.bias is None for part in found):
+    if any(part.bias is None for part in candidates):
         raise ValueError("`module` has a network without a bias, which is what is set; make it with bias=True.")
-    for part in found:
+    for part in candidates:
         put_values(part, "bias", -part.weight_h.sum(1) / 2)
     return module
 
@@ -180,13 +180,13 @@ def recurrent_balanced_(module: M, gain: float = 1.5, *, generator: torch.Genera
     """
     radius = checks.positive_number("gain", gain)
     checks.is_generator(generator)
-    found = [(owner, name) for owner in _owners(module) for name in _recurrent_weights(owner)]
-    if not found or not all(_is_under_dales_law(*each) for each in found):
+    matrices = [(owner, name) for owner in _owners(module) for name in _recurrent_weights(owner)]
+    if not matrices or not all(_is_under_dales_law(*each) for each in matrices):
         raise TypeError(
             "`module` must have square recurrent weights, all with a `ctrnn.parts.Dale(signs)` among their parametrizations and "
             f"none with a `ctrnn.parts.LowRank`; got a {type(module).__name__} without."
         )
-    for owner, name in found:
+    for owner, name in matrices:
         weight = getattr(owner, name)
         sizes = torch.stack([weight, weight]).exponential_(generator=generator).sum(0)
         put_values(owner, name, sizes)

@@ -31,14 +31,14 @@ def other_projects(folder: Path) -> Mapping[str, str]:
     Their names are those of the packages. Read is what installers write down, and the first file of packages.
     """
     try:
-        found = [match for entry in folder.iterdir() if (match := DISTRIBUTION.fullmatch(entry.name))]
+        matches = [match for entry in folder.iterdir() if (match := DISTRIBUTION.fullmatch(entry.name))]
     except OSError:
         return {}
-    if not any(match[1] not in PACKAGES for match in found):
+    if not any(match[1] not in PACKAGES for match in matches):
         return {}  # a copy of the repository, or of a part of it
     others = {
         match[1]: f"`{match[1]}` {match[2]} of another project and {NAME} were put one over the other, in {folder / match[1]}."
-        for match in found
+        for match in matches
         if match[1] in PACKAGES and _brings(folder / match[0], match[1])
     }
     for name in {"discretize", "derivations"} - others.keys():

@@ -76,13 +76,13 @@ def _of_rate(rate: Part, name: str) -> Layer:
 
 def _of_leak(field: VectorField, name: str) -> list[Layer]:
     """Take any other field: whatever biases set its leak at rest, each on its own."""
-    found = biases_of_leak(field)
-    if not found:
+    biases = biases_of_leak(field)
+    if not biases:
         raise TypeError(
             f"`{name}` is a {type(field).__name__} whose leak at rest no bias of its own sets, so that there is no time scale to "
             "draw; take a field with gates or a learned rate."
         )
-    return [Layer(each.rows.numel(), (each,)) for each in found]  # type: ignore[union-attr]
+    return [Layer(each.rows.numel(), (each,)) for each in biases]  # type: ignore[union-attr]
 
 
 def _of_lstm(owner: nn.Module, names: tuple[str, ...], units: int) -> Layer:

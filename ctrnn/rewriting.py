@@ -35,11 +35,11 @@ class Rewritten(TorchFunctionMode):
         rule = self.rules.get(getattr(function, "__name__", ""))
         if rule is not None:
             try:
-                found: Any = rule(*arguments, **(settings or {}))
+                result: Any = rule(*arguments, **(settings or {}))
             except TypeError:
-                found = NotImplemented
-            if found is not NotImplemented:
-                return found
+                result = NotImplemented
+            if result is not NotImplemented:
+                return result
         return function(*arguments, **(settings or {}))
 
 
@@ -51,9 +51,9 @@ def _layer_norm(
     eps: float = 1e-5,
     *_: object,
 ) -> Tensor:
-    found = _normalized(given, tuple(range(-len(normalized_shape), 0)), eps)
-    found = found if weight is None else found * weight
-    return found if bias is None else found + bias
+    normed = _normalized(given, tuple(range(-len(normalized_shape), 0)), eps)
+    normed = normed if weight is None else normed * weight
+    return normed if bias is None else normed + bias
 
 
 def _instance_norm(
@@ -68,9 +68,9 @@ def _instance_norm(
 ) -> Tensor:
     if running_mean is not None or not use_input_stats:
         return NotImplemented
-    found, ones = _normalized(given, tuple(range(2, given.dim())), eps), (1,) * (given.dim() - 2)
-    found = found if weight is None else found * weight.unflatten(0, (-1, *ones))
-    return found if bias is None else found + bias.unflatten(0, (-1, *ones))
+    normed, ones = _normalized(given, tuple(range(2, given.dim())), eps), (1,) * (given.dim() - 2)
+    normed = normed if weight is None else normed * weight.unflatten(0, (-1, *ones))
+    return normed if bias is None else normed + bias.unflatten(0, (-1, *ones))
 
 
 def _normalized(given: Tensor, axes: tuple[int, ...], eps: float) -> Tensor:

@@ -83,11 +83,11 @@ class LowRankReduction(VectorField):
             return states @ self.n
         columns = torch.cat([self.m, self._candidate.weight_x], -1)
         bias = self._candidate.project(states.new_zeros(self._candidate.input_size))
-        found = torch.linalg.lstsq(columns, (states - bias).reshape(-1, len(self.m)).mT).solution.mT.reshape(
+        solution = torch.linalg.lstsq(columns, (states - bias).reshape(-1, len(self.m)).mT).solution.mT.reshape(
             *states.shape[:-1], -1
         )
-        off = (self.states(found) - states).abs()
-        terms = states.abs() + bias.abs() + found.abs() @ columns.abs().mT  # of each unit of each state
+        off = (self.states(solution) - states).abs()
+        terms = states.abs() + bias.abs() + solution.abs() @ columns.abs().mT  # of each unit of each state
         # A unit's own size: of this state, or the median over all where it is nearly at 0 here, which no far state moves.
         size = torch.maximum(terms, terms.reshape(-1, terms.shape[-1]).median(0).values) if terms.numel() else terms
         if not checks.holds((off <= 1e3 * torch.finfo(states.dtype).eps * size).all()):
@@ -95,7 +95,7 @@ class LowRankReduction(VectorField):
                 f"`states` are up to {float(off.detach().max()):.2g} from M k + Wx u + b; the two agree only where that is 0, "
                 "or once e^(-t/tau) is."
             )
-        return found
+        return solution
 
     def _split(self, state: Tensor) -> tuple[Tensor, Tensor]:
         rank = self.m.shape[1]

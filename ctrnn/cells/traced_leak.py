@@ -70,13 +70,13 @@ def traced_leak(field: VectorField, projected: Tensor, h: Tensor) -> Tensor:
     kept: list[Any] = []
     with _Mixing(kept, record=True):
         field.flow(projected, h)
-    found = torch.zeros_like(h)
+    leak = torch.zeros_like(h)
     for units in _parts(field, h):
         lost = _again(field, projected, torch.where(units, 0.0, h), kept) - _again(
             field, projected, torch.where(units, 1.0, h), kept
         )
-        found = torch.where(units, lost, found)
-    return found
+        leak = torch.where(units, lost, leak)
+    return leak
 
 
 def reads_code(field: VectorField) -> bool:

@@ -62,9 +62,9 @@ class WarpedPath(GatheredPath):
     def probe(self) -> Path:
         if self.path.degree is None:
             return self
-        found = copy.copy(self)
-        found.path = PolynomialPath.highest(self.path.knots, self.path.degree)
-        return found
+        twin = copy.copy(self)
+        twin.path = PolynomialPath.highest(self.path.knots, self.path.degree)
+        return twin
 
     def _made_of(self) -> str:
         return f"{self.path!r}, {self.warp!r}"

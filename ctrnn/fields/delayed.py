@@ -91,11 +91,11 @@ class DelayedField(AnsweredInit, nn.Module, ABC):
 
     def numbers(self) -> list[float]:
         """Return the delays as numbers. Raises: ValueError for those that are learned and have become no delays."""
-        found: list[float] = self.delays.detach().tolist()
-        if not all(0 < delay < math.inf for delay in found):
-            raise ValueError(f"`delays` must be positive numbers of units of time, and have become {found}.")
-        _longest[self] = max(found, default=0.0)
-        return found
+        lengths: list[float] = self.delays.detach().tolist()
+        if not all(0 < delay < math.inf for delay in lengths):
+            raise ValueError(f"`delays` must be positive numbers of units of time, and have become {lengths}.")
+        _longest[self] = max(lengths, default=0.0)
+        return lengths
 
     def project(self, x: Tensor) -> Tensor:
         """Compute what depends on x alone: (..., input) -> (..., projected)."""
@@ -248,8 +248,8 @@ class DelayLine(VectorField):
         before = torch.floor(place.detach()).clamp(0, self.states - 2)
         share = place - before
         within = (place > 0) & (place <= (self.states - 1) * (1 + 1e-6))
-        found = torch.where(places == before, 1 - share, torch.where(places == before + 1, share, torch.zeros_like(share)))
-        return torch.where(within, found, torch.full_like(found, torch.nan))
+        shares = torch.where(places == before, 1 - share, torch.where(places == before + 1, share, torch.zeros_like(share)))
+        return torch.where(within, shares, torch.full_like(shares, torch.nan))
 
     def project(self, x: Tensor) -> Tensor:
         return self.field.project(x)

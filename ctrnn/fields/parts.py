@@ -38,8 +38,8 @@ def affine(project: Project) -> Project:
 
 def projects_affinely(module: nn.Module) -> bool:
     """Return whether a field's `project` is A x + b, so that lines and polynomials can be projected as a whole."""
-    found = (getattr(type(part), "project", None) for part in module.modules())
-    return all(getattr(project, "is_affine", False) for project in found if project is not None)
+    methods = (getattr(type(part), "project", None) for part in module.modules())
+    return all(getattr(project, "is_affine", False) for project in methods if project is not None)
 
 
 def read_sizes(name: str, part: nn.Module, **others: nn.Module) -> tuple[int, int]:

@@ -87,8 +87,8 @@ def polynomial_of(path: Path) -> HeldPath | LinearPath | PolynomialPath | str:
     terms = path.degree + 1 if path.degree is not None else _terms(path)
     if isinstance(terms, str):
         return terms
-    found = coefficients(_values(path, terms))
-    return (HeldPath if terms == 1 else PolynomialPath).unchecked(found.flatten(0, 1), path.knots)
+    polynomial = coefficients(_values(path, terms))
+    return (HeldPath if terms == 1 else PolynomialPath).unchecked(polynomial.flatten(0, 1), path.knots)
 
 
 def nodes(terms: int) -> Tensor:
@@ -111,9 +111,9 @@ def terms_needed(values: Callable[[int], Tensor], rounding: Tensor) -> int | Non
     `values` at so many nodes: (pieces, nodes, batch, feature).
     """
     for count in (8, 16, MOST_TERMS):
-        found = coefficients(values(count)).abs()
-        least = checks.time_on(rounding, found.device)[:, None, None, None] * found.amax((0, 1, 2))
-        matter = (found > least).transpose(0, 1).flatten(1).any(1).nonzero()
+        sizes = coefficients(values(count)).abs()
+        least = checks.time_on(rounding, sizes.device)[:, None, None, None] * sizes.amax((0, 1, 2))
+        matter = (sizes > least).transpose(0, 1).flatten(1).any(1).nonzero()
         terms = int(matter.max()) + 1 if len(matter) else 1
         if terms + SPARE <= count:
             return terms

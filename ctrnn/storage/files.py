@@ -62,12 +62,12 @@ def read_file(path: Path, most: int | None = None) -> bytes:
     Args:    most: bytes, after which it is refused.
     Raises:  OSError, FileNotFoundError among them.
     """
-    found = path.lstat()
-    if not stat.S_ISREG(found.st_mode):
-        kind = next((words for test, words in KINDS if test(found.st_mode)), "a device")
+    facts = path.lstat()
+    if not stat.S_ISREG(facts.st_mode):
+        kind = next((words for test, words in KINDS if test(facts.st_mode)), "a device")
         raise OSError(errno.EINVAL, f"it is {kind}, not a file", str(path))
-    if most is not None and found.st_size > most:
-        raise OSError(errno.EFBIG, f"it has {found.st_size:,} bytes, at most {most:,} are expected", str(path))
+    if most is not None and facts.st_size > most:
+        raise OSError(errno.EFBIG, f"it has {facts.st_size:,} bytes, at most {most:,} are expected", str(path))
     with open(os.open(path, os.O_RDONLY | NO_LINK | NO_WAITING | getattr(os, "O_BINARY", 0)), "rb") as file:
         return file.read()
 

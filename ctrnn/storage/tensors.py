@@ -87,9 +87,9 @@ def _header(file: bytes) -> dict[str, Any]:
 
 def _digest(text: str, file: bytes) -> str:
     entries = {name: entry for name, entry in _header(file).items() if name != "__metadata__"}
-    found = hashlib.sha256(json.dumps([text, entries]).encode())
-    found.update(_data(file))
-    return found.hexdigest()
+    hashed = hashlib.sha256(json.dumps([text, entries]).encode())
+    hashed.update(_data(file))
+    return hashed.hexdigest()
 
 
 def _data(file: bytes) -> memoryview:
