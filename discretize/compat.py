@@ -192,10 +192,10 @@ def _found(name: str) -> Any:
     parts = path.split(".")
     for end in range(len(parts), 0, -1):
         try:
-            found: Any = import_module(".".join(parts[:end]))
+            value: Any = import_module(".".join(parts[:end]))
             for attribute in parts[end:]:
-                found = getattr(found, attribute)
+                value = getattr(value, attribute)
         except (ImportError, AttributeError):
             continue
-        return found
+        return value
     raise Missing(f"torch {torch.__version__} has no `{path}`, which {purpose}")

@@ -154,16 +154,16 @@ class Settings:
             "no tableau": pair is not None and not pair.has_tableau,
             "long steps": pair is not None and pair.order > INTERPOLATED,
         }
-        found = {trait: method for trait, there in kinds.items() if there}
+        traits = {trait: method for trait, there in kinds.items() if there}
         if self.gradient is not None:
-            found[self.gradient.trait] = f"gradient={self.gradient!r}"
+            traits[self.gradient.trait] = f"gradient={self.gradient!r}"
         if self.on_failure == "keep":
-            found["keeps failed"] = "on_failure='keep'"
+            traits["keeps failed"] = "on_failure='keep'"
         if self.first_step:
-            found["first step"] = "first_step"
+            traits["first step"] = "first_step"
         if self.min_step:
-            found["shortest step"] = "min_step"
-        return found
+            traits["shortest step"] = "min_step"
+        return traits
 
     def check_noise(self, field: VectorField) -> None:
         """Refuse a field with noise under a method for equations without, and the other way round."""

@@ -326,8 +326,8 @@ def _along_samples(
     check: Callable[[], object],
     plan: Plan | None = None,
 ) -> Trajectory | None:
-    found = solve_held(field, xs, h0, times, settings, seed, check, plan)
-    if found is None:
+    solution = solve_held(field, xs, h0, times, settings, seed, check, plan)
+    if solution is None:
         return None
 
     def solve_on(h: Tensor, ts: Tensor) -> Tensor:
@@ -335,11 +335,11 @@ def _along_samples(
             noise = solve_path(seed, path.knots, field.noise_channels, h0) if settings.noisy else None
             return Solve(driven_in(1, field, path, None, h), h.to(h0.dtype), ts, settings, noise=noise).run().hs
 
-    hs = torch.cat([h0[None], found[0]])
+    hs = torch.cat([h0[None], solution[0]])
     between = StatesBetween(field, times, hs, solve_on, lambda: None, False, None if plan is None else plan.kept)
     if plan is not None:
         plan.kept = between.snapshot.found
-    return Trajectory(times, hs, found[1], between=between)
+    return Trajectory(times, hs, solution[1], between=between)
 
 
 class _Planned(NamedTuple):

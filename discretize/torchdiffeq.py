@@ -389,10 +389,10 @@ class _Problem:
         """
 
         def values(t: Tensor, h: Tensor) -> Tensor:
-            found = self.layout.call(event_fn, t.to(h), h)
-            if wrong := [type(each).__name__ for each in found if not isinstance(each, Tensor)]:
+            value = self.layout.call(event_fn, t.to(h), h)
+            if wrong := [type(each).__name__ for each in value if not isinstance(each, Tensor)]:
                 raise TypeError(f"`event_fn` must give a tensor of numbers, got {wrong[0]}.")
-            return torch.cat([each.reshape(len(h) if self.layout.alone else 1, -1) for each in found])
+            return torch.cat([each.reshape(len(h) if self.layout.alone else 1, -1) for each in value])
 
         if self.layout.alone:
             return values

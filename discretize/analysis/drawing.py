@@ -100,11 +100,11 @@ def _name(unit: int) -> str:
 
 def _looks(curves: Mapping[str, DrawnCurve], units: Sequence[int]) -> list[tuple[DrawnCurve, int, _Look]]:
     """List every line: of which curve and unit, and how it looks."""
-    found = []
+    looks = []
     for curve, dash in zip(curves.values(), cycle(DASHES), strict=False):
         for unit, colour, own in zip(units, cycle(LINES), cycle(DASHES), strict=False):
-            found.append((curve, unit, _Look(colour, dash if len(curves) > 1 else own, _name(unit))))
-    return found
+            looks.append((curve, unit, _Look(colour, dash if len(curves) > 1 else own, _name(unit))))
+    return looks
 
 
 def _states(ax: Axes, curves: Mapping[str, DrawnCurve], units: Sequence[int]) -> None:

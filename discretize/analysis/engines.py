@@ -86,8 +86,8 @@ class EngineReport(TextReport):
         lines = [f"{'':<10}{'engine':<12}{'states':>10}{'gradients':>11}{'seconds':>10}"]
         for result in self.results:
             head = f"{result.call:<10}{result.engine:<12}"
-            found = f"{_off_in_words(result.states):>10}{_off_in_words(result.gradients):>11}{result.seconds:>10.4f}"
-            lines.append(head + (found if result.why is None else f"  {result.why}"))
+            line = f"{_off_in_words(result.states):>10}{_off_in_words(result.gradients):>11}{result.seconds:>10.4f}"
+            lines.append(head + (line if result.why is None else f"  {result.why}"))
         return "\n".join([*lines, self._conclusion()])
 
     @property
@@ -154,8 +154,8 @@ def verify_engines(
 @torch.no_grad()
 def _sizes(field: VectorField, step: Step, dt: float, xs: Tensor, h0: Tensor) -> Tensor:
     """Return the largest |h| of each unit along a sequence, the median over the batch: (state,); 1 where that says nothing."""
-    found = unroll(DiscreteCell(field, step, dt, allow_overshoot=True), xs, h0, fused=False).hs.abs().amax(0).median(0).values
-    return torch.where((found > 0) & found.isfinite(), found, 1.0)
+    largest = unroll(DiscreteCell(field, step, dt, allow_overshoot=True), xs, h0, fused=False).hs.abs().amax(0).median(0).values
+    return torch.where((largest > 0) & largest.isfinite(), largest, 1.0)
 
 
 class _DidNotRunError(Exception):

@@ -119,21 +119,21 @@ class _Path:
     def _root(self) -> Tensor:
         state, where = self.field.state_size, "`path_log_likelihood` and its relatives need noise in each direction of the state"
         if self.g.dim() <= self.h.dim():
-            found = self.g.expand_as(self.h)
-            if not checks.holds(found != 0):
-                unit = int((found == 0).nonzero()[0, -1])
+            factor = self.g.expand_as(self.h)
+            if not checks.holds(factor != 0):
+                unit = int((factor == 0).nonzero()[0, -1])
                 raise ValueError(f"Unit {unit} has no noise, so its paths have no density; {where}.")
-            return found
+            return factor
         if self.g.shape[-1] < state:
             raise ValueError(f"{self.g.shape[-1]} Brownian motions drive {state} units: G G^T is singular; {where}.")
         one_for_all = not any(self.g.stride()[:-2])  # and factored once
-        found = torch.linalg.qr((self.g[:1, :1] if one_for_all else self.g).mT)[
+        factor = torch.linalg.qr((self.g[:1, :1] if one_for_all else self.g).mT)[
             1
         ].mT  # of G^T, not of G G^T, which would square its condition
-        sizes = found.diagonal(dim1=-2, dim2=-1).abs()
-        if not checks.holds(sizes > ROUNDING * state * torch.finfo(found.dtype).eps * found.norm(dim=-1)):
+        sizes = factor.diagonal(dim1=-2, dim2=-1).abs()
+        if not checks.holds(sizes > ROUNDING * state * torch.finfo(factor.dtype).eps * factor.norm(dim=-1)):
             raise ValueError(f"G G^T is singular; {where}.")
-        return found
+        return factor
 
 
 def _same(one: Tensor, other: Tensor) -> Tensor:

@@ -108,11 +108,11 @@ def input_gradients(
 
 
 def _sequences(xs: object) -> Tensor:
-    found = checks.is_tensor("xs", xs)
-    if found.dim() != 3 or 0 in found.shape[:2] or not found.is_floating_point():
-        came = f"{found.dtype}, {tuple(found.shape)}"
+    samples = checks.is_tensor("xs", xs)
+    if samples.dim() != 3 or 0 in samples.shape[:2] or not samples.is_floating_point():
+        came = f"{samples.dtype}, {tuple(samples.shape)}"
         raise ValueError(f"`xs` must be floating point, (time, batch, features), with samples in it; got {came}.")
-    return found
+    return samples
 
 
 def _norm(matrices: Tensor, order: str | int) -> Tensor:
@@ -137,8 +137,8 @@ def _jacobians(rnn: DiscreteRNN | ContinuousRNN, xs: Tensor, states: Tensor, edg
     """Yield the Jacobian of the state after a sample by that before it, (batch, state, state), of one sample after the other."""
     together = max(1, ROWS // states[0].numel())
     for samples in torch.arange(len(xs), device="cpu").split(together)[:: -1 if backwards else 1]:
-        found = _block(rnn, xs[samples], states[samples], torch.stack([edges[samples], edges[samples + 1]]))
-        yield from found.flip(0) if backwards else found
+        jacobians = _block(rnn, xs[samples], states[samples], torch.stack([edges[samples], edges[samples + 1]]))
+        yield from jacobians.flip(0) if backwards else jacobians
 
 
 def _block(rnn: DiscreteRNN | ContinuousRNN, xs: Tensor, hs: Tensor, edges: Tensor) -> Tensor:

@@ -114,12 +114,12 @@ class Record(TextReport):
             return f"{self.name}: no steps yet"
         shares = ", ".join(f"{region} {share:.2%}" for region, share in self.shares.items())
         steps = f"{self.name}: {int(self.counts.sum())} steps of {self.step!r}: {shares}"
-        found = []
+        lines = []
         if self.largest is not None:
-            found.append(f"; g dt at most {self.largest.g_dt:.3g}, {self.largest}")
+            lines.append(f"; g dt at most {self.largest.g_dt:.3g}, {self.largest}")
         if self.lost is not None:
-            found.append(f"; g dt is {'infinite' if self.lost.g_dt > 0 else 'not a number'} from there on: {self.lost}")
-        return "".join([steps, *found])
+            lines.append(f"; g dt is {'infinite' if self.lost.g_dt > 0 else 'not a number'} from there on: {self.lost}")
+        return "".join([steps, *lines])
 
     def begin(self, order: Tensor | None = None) -> None:
         """Begin a new call of the module, and its time anew; `order`: which of the caller's sequences each one is."""

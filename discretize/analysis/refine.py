@@ -141,7 +141,7 @@ def refined_and_held(
     held = _held(parts[0], ends[0], rtol, atol, spread) if len(parts) == len(ends) == 1 and not more else None
     off = [[(a - b).double() for a, b in zip(states, exact, strict=True)] for states, _ in runs]
     drift = [root_mean_square(parts_off) for parts_off in off]
-    found = Refinement(
+    refinement = Refinement(
         substeps=tuple(levels),
         drift=tuple(drift),
         largest=tuple(max(float(part.abs().nan_to_num(math.inf).max()) for part in parts_off) for parts_off in off),
@@ -155,7 +155,7 @@ def refined_and_held(
         held=None if held is None else (held.stepped, held.exact),
         factors=None if held is None else held.factors,
     )
-    return found, held
+    return refinement, held
 
 
 @dataclass(frozen=True)
@@ -276,8 +276,8 @@ def _rounding(exact: list[Tensor], rtol: float, atol: float) -> float:
 
 
 def _movement(states: Tensor) -> Tensor:
-    found = states.std(0).square().mean(-1).sqrt()
-    return found.where(found.isfinite(), math.inf)
+    movement = states.std(0).square().mean(-1).sqrt()
+    return movement.where(movement.isfinite(), math.inf)
 
 
 def _step_lengths(parts: list[DiscreteRNN]) -> tuple[float, float] | None:
@@ -295,8 +295,8 @@ def _observed(coarse: float, fine: float) -> float:
 
 
 def root_mean_square(tensors: list[Tensor]) -> float:
-    found = math.sqrt(sum(float(t.square().sum()) for t in tensors) / sum(t.numel() for t in tensors))
-    return math.inf if math.isnan(found) else found
+    size = math.sqrt(sum(float(t.square().sum()) for t in tensors) / sum(t.numel() for t in tensors))
+    return math.inf if math.isnan(size) else size
 
 
 def _spread(states: list[Tensor]) -> float:

@@ -57,12 +57,12 @@ def regions(step: Step | str, g: Tensor) -> Tensor:
 def regions_of_factors(factor: Tensor, g: Tensor) -> Tensor:
     # As many roundings as a stability function of a few terms may make.
     slack, size = 8 * torch.finfo(factor.dtype).eps, factor.abs()
-    found = torch.full(factor.shape, MONOTONE, dtype=torch.int64, device=factor.device)
-    found.masked_fill_(factor < 0, OVERSHOOTING)
-    found.masked_fill_((size - 1).abs() <= slack, MARGINAL)
-    found.masked_fill_(~(size <= 1 + slack), DIVERGENT)
+    regions = torch.full(factor.shape, MONOTONE, dtype=torch.int64, device=factor.device)
+    regions.masked_fill_(factor < 0, OVERSHOOTING)
+    regions.masked_fill_((size - 1).abs() <= slack, MARGINAL)
+    regions.masked_fill_(~(size <= 1 + slack), DIVERGENT)
     # 1 - g rounds to 1 for a tiny g, which is as monotone as can be.
-    return found.masked_fill_(g <= slack, MONOTONE)
+    return regions.masked_fill_(g <= slack, MONOTONE)
 
 
 @dataclass(frozen=True)

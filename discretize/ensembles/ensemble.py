@@ -251,9 +251,9 @@ class Ensemble(AnsweredInit, nn.Module):
     @property
     def stats(self) -> dict[str, Any]:
         """What ran at the last call: "engine" and "engine_why" of the modules, and why they ran one by one if so."""
-        found = [vars(part).get("stats") or {} for part in self.stacked.modules()]
-        engines = dict.fromkeys(each["engine"] for each in found if "engine" in each)
-        reasons = dict.fromkeys([self._why, *(each.get("engine_why") for each in found)])
+        parts = [vars(part).get("stats") or {} for part in self.stacked.modules()]
+        engines = dict.fromkeys(each["engine"] for each in parts if "engine" in each)
+        reasons = dict.fromkeys([self._why, *(each.get("engine_why") for each in parts)])
         return {"engine": ", ".join(engines) or None, "engine_why": "; ".join(filter(None, reasons)) or None}
 
     @torch.no_grad()
@@ -332,16 +332,16 @@ class _Buffers:
     @classmethod
     def stacked(cls, each: list[_Buffers]) -> _Buffers:
         """Stack the buffers of all networks."""
-        found = cls()
-        found.replaced = set().union(*(one.replaced for one in each))
+        ensemble = cls()
+        ensemble.replaced = set().union(*(one.replaced for one in each))
         for name in dict.fromkeys(name for one in each for name in one.tensors):
             tensors = [one.tensors.get(name) for one in each]
             there = [tensor for tensor in tensors if tensor is not None]
             if there and (len(there) < len(tensors) or len({(tensor.shape, tensor.dtype) for tensor in there}) > 1):
                 words = ", ".join("none" if tensor is None else f"{tuple(tensor.shape)} {tensor.dtype}" for tensor in tensors)
                 raise ValueError(f"The networks' buffers `{name}` cannot be stacked after a call, their sizes are {words}.")
-            found.tensors[name] = torch.stack(there) if there else None
-        return found
+            ensemble.tensors[name] = torch.stack(there) if there else None
+        return ensemble
 
 
 def _place(tensor: Tensor | None) -> int | None:

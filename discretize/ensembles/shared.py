@@ -225,12 +225,12 @@ class SharedState:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        found = None if error else self._difference()  # after an error all is undone anyway
-        if error or found:
+        difference = None if error else self._difference()  # after an error all is undone anyway
+        if error or difference:
             self._undo()
-        left = self._difference() if error or found else None
+        left = self._difference() if error or difference else None
         left = left or (self._written() if error or not self.writes else None)
-        self.changed, self.lasting = found or left, left is not None
+        self.changed, self.lasting = difference or left, left is not None
 
     def _snapshot(self) -> dict[tuple[str, str], Any]:
         snapshot = _snapshot(self.module, self.held)
@@ -260,11 +260,11 @@ class SharedState:
 
 def _snapshot(module: nn.Module, held: list[Attributes]) -> dict[tuple[str, str], Any]:
     """Return comparable values of the attributes by name; equal if no code can see a difference."""
-    found: dict[tuple[str, str], Any] = {}
+    snapshot: dict[tuple[str, str], Any] = {}
     parts = dict(module.named_modules())
     for name, part in parts.items():
-        found[name, "__class__"] = type(part)
-        found |= {(name, key): id(each) for table in (part._parameters, part._modules) for key, each in table.items()}
+        snapshot[name, "__class__"] = type(part)
+        snapshot |= {(name, key): id(each) for table in (part._parameters, part._modules) for key, each in table.items()}
     classes = {each: None for kind in dict.fromkeys(map(type, parts.values())) for each in kind.__mro__}
     own = [each for each in classes if _is_own(each)]
     attributes = [*_attributes(module)]
@@ -272,8 +272,8 @@ def _snapshot(module: nn.Module, held: list[Attributes]) -> dict[tuple[str, str]
     names = {id(part): name for name, part in parts.items()}
     functions = [function for *_, value in (*attributes, *of_classes) if (function := _function(value))]
     for name, key, value in itertools.chain(attributes, of_classes, _read_by_code([*classes], functions)):
-        found[name, key] = value if isinstance(value, _RandomNumbers) else _copied(value) or _compared(value, names, held)
-    return found
+        snapshot[name, key] = value if isinstance(value, _RandomNumbers) else _copied(value) or _compared(value, names, held)
+    return snapshot
 
 
 def _kept_by_class(kind: type) -> Iterator[tuple[str, str, Any]]:

@@ -47,8 +47,8 @@ class Named(nn.Module):
         if self.form == "single":
             return vmap(self._of_one, randomness="different")(t, h, q)
         flat = self.form == "flat"
-        found = self._called(t, h, {name: q[:, at] if flat else q[:, at:end] for name, (at, end, _) in self.taken.items()})
-        return found if found.dim() > 1 else found[:, None]
+        slope = self._called(t, h, {name: q[:, at] if flat else q[:, at:end] for name, (at, end, _) in self.taken.items()})
+        return slope if slope.dim() > 1 else slope[:, None]
 
     def _of_one(self, t: Tensor, h: Tensor, q: Tensor) -> Tensor:
         values = {name: q[at:end].reshape(shape) for name, (at, end, shape) in self.taken.items()}
@@ -70,15 +70,15 @@ class Named(nn.Module):
         self.form, alone = "single", []
         for k in range(len(h)):
             values = {name: q[k, at:end].reshape(shape) for name, (at, end, shape) in self.taken.items()}
-            found = self._called(t[k : k + 1], h[k : k + 1], values)
-            if not isinstance(found, Tensor):
-                raise TypeError(f"`{self.name}` must give a tensor, got {type(found).__name__}.")
-            if found.numel() != self.outputs or found.shape[:1] not in ((1,), ()):
+            slope = self._called(t[k : k + 1], h[k : k + 1], values)
+            if not isinstance(slope, Tensor):
+                raise TypeError(f"`{self.name}` must give a tensor, got {type(slope).__name__}.")
+            if slope.numel() != self.outputs or slope.shape[:1] not in ((1,), ()):
                 raise ValueError(
-                    f"`{self.name}` gives {tuple(found.shape)} for h of shape {tuple(h[k : k + 1].shape)}, it must give "
+                    f"`{self.name}` gives {tuple(slope.shape)} for h of shape {tuple(h[k : k + 1].shape)}, it must give "
                     f"{(1, self.outputs)}: (batch, {self.outputs})."
                 )
-            alone.append(found.reshape(self.outputs))
+            alone.append(slope.reshape(self.outputs))
         scalars = all(not shape for *_, shape in self.taken.values())
         self.form = next((form for form in FORMS[:2] if scalars and self._agrees(form, t, h, q, torch.stack(alone))), "single")
 
@@ -94,9 +94,9 @@ class Named(nn.Module):
     def _agrees(self, form: str, t: Tensor, h: Tensor, q: Tensor, alone: Tensor) -> bool:
         self.form = form
         try:
-            found = self(t, h, q)
-            same = torch.where(found.isnan() & alone.isnan(), 0, (found - alone).abs()) <= 1e-9 * alone.abs().amax(0)
-            return found.shape == alone.shape and bool(same.all())
+            slope = self(t, h, q)
+            same = torch.where(slope.isnan() & alone.isnan(), 0, (slope - alone).abs()) <= 1e-9 * alone.abs().amax(0)
+            return slope.shape == alone.shape and bool(same.all())
         except (RuntimeError, TypeError, ValueError, IndexError):
             return False
 

@@ -96,14 +96,14 @@ def fit(
     solver = replace(solver, scales=scales_of(problem, solver, trials))
     search = StartSearch(problem, solver, levels, max_nfev)
     optimum = search.run(trials, pieces)
-    found = Fit.of(search, optimum, one=of_one(data))
-    if not found.stats["converged"]:
+    result = Fit.of(search, optimum, one=of_one(data))
+    if not result.stats["converged"]:
         warn_user(
             f"The search has not ended in a minimum ({optimum.stats['message']}); raise `max_nfev`, now {max_nfev}, or give "
             "another start, several `starts`, or `pieces`.",
             SolverWarning,
         )
-    return found
+    return result
 
 
 def _settle(problem: Problem, solver: Solver) -> None:

@@ -75,16 +75,16 @@ def least_squares_from(
 
     def job(start: np.ndarray) -> Callable[[Ask], Any]:
         def whole(x: np.ndarray) -> np.ndarray:
-            found = start.copy()
-            found[free] = x
-            return found
+            point = start.copy()
+            point[free] = x
+            return point
 
         def run(ask: Ask) -> Any:
             def jacobian(x: np.ndarray) -> np.ndarray:
-                found = ask("jacobian", whole(x))[:, free]
-                if not np.isfinite(found).all():
+                matrix = ask("jacobian", whole(x))[:, free]
+                if not np.isfinite(matrix).all():
                     raise FloatingPointError
-                return found
+                return matrix
 
             first = ask("residuals", start)
             if not np.isfinite(first).all():

@@ -111,7 +111,7 @@ class Shooting:
 
         A piece starts where the data are, and in what they do not tell, where its series does.
         """
-        found = [x]
+        starts = [x]
         start = torch.where(self.problem.start_at >= 0, torch.as_tensor(x)[:, self.problem.start_at.clamp(min=0)] * self.sizes[
             self.problem.start_at.clamp(min=0)], self.problem.start)  # fmt: skip
         for k, i, _ in self.rows:
@@ -122,8 +122,8 @@ class Shooting:
                     if isinstance(at, int) and there.any():
                         known = one.ts.numpy()[there], one.values[:, output].numpy()[there]
                         piece[:, at] = float(np.interp(float(one.ts[i]), *known))
-                found.append((piece / self.solver.scales).numpy())
-        return np.concatenate(found, 1)
+                starts.append((piece / self.solver.scales).numpy())
+        return np.concatenate(starts, 1)
 
     def rows_of(self, u: Tensor) -> tuple[Tensor, Tensor]:
         """Return starts (trials, rows, state) and parameters in their sizes (trials, rows, numbers) of trials."""
@@ -141,9 +141,9 @@ class Shooting:
     def residuals(self, u: Tensor, noise: Tensor, gap: Tensor) -> Tensor:
         """Return residuals (trials, data and continuity); noise: of each output, gap: of each state."""
         (h0, q), h = self.rows_of(u), self.solve(u)
-        found = self._seen(h.flatten(0, 2), q.expand(len(h), -1, -1, -1).flatten(0, 2)).unflatten(0, h.shape[:3])
+        values = self._seen(h.flatten(0, 2), q.expand(len(h), -1, -1, -1).flatten(0, 2)).unflatten(0, h.shape[:3])
         time, row, output = self.entries.T
-        data = (found[time, :, row, output].T - self.values) / noise[output]
+        data = (values[time, :, row, output].T - self.values) / noise[output]
         apart = (h[self._last, :, self.followed].movedim(0, 1) - h0[:, self.followed + 1]) / gap
         return torch.cat([data, apart.flatten(1)], 1)
 
@@ -161,18 +161,18 @@ class Shooting:
         moved = jvp_in_reverse(lambda v: self.problem.seen(v[:, :n], t, v[:, n:] * self.q_sizes), at, move).detach()
         shape = (every, trials, len(self.directions))
         moved, s = (moved.unflatten(0, shape) * self.per_size[:, None], s.unflatten(1, shape[1:]) * self.per_size[:, None])
-        found = u.new_zeros(trials, len(self.values) + len(self.followed) * n, len(self.sizes))
+        matrix = u.new_zeros(trials, len(self.values) + len(self.followed) * n, len(self.sizes))
         k, d = self.pairs.T
         time, _, output = self.entries[k].T
-        found[:, k, column[d]] = moved[time, :, d, output].T / noise[output]
+        matrix[:, k, column[d]] = moved[time, :, d, output].T / noise[output]
         if len(self.followed):
-            below = found[:, len(self.values) :].unflatten(1, (len(self.followed), n))
+            below = matrix[:, len(self.values) :].unflatten(1, (len(self.followed), n))
             k, d = self.ends.T
             below[:, k, :, column[d]] = s[self._last[k], :, d] / gap
             k, i = torch.meshgrid(torch.arange(len(self.followed)), torch.arange(n), indexing="ij")
             next_start = self.at[self.followed + 1]
             below[:, k, i, next_start] = -(self.sizes[next_start] / gap)
-        return found
+        return matrix
 
     @property
     def _last(self) -> Tensor:

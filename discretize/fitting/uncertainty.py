@@ -80,5 +80,5 @@ def _sparse(basis: np.ndarray) -> np.ndarray:
     if not len(basis):
         return basis
     *_, order = qr(basis, pivoting=True, mode="economic")
-    found = np.linalg.solve(basis[:, order[: len(basis)]], basis)
-    return np.where(np.abs(found) > MOVES, found, 0)
+    solution = np.linalg.solve(basis[:, order[: len(basis)]], basis)
+    return np.where(np.abs(solution) > MOVES, solution, 0)

@@ -42,10 +42,10 @@ def as_unknown(name: str, given: object) -> Unknown:
         raise ValueError(f"`{name}` needs low < high, got {low:g} and {high:g}; a known number is no parameter to fit.")
     if not low <= start <= high:
         raise ValueError(f"`{name}` starts at {start:g}, outside its bounds, {low:g} to {high:g}.")
-    found = Unknown(name, start, low, high)
-    if not found.size:
+    unknown = Unknown(name, start, low, high)
+    if not unknown.size:
         raise ValueError(f"`{name}` starts at 0 and has no two bounds, so its size is not known; give both, or another start.")
-    return found
+    return unknown
 
 
 def as_unknowns(params: object) -> dict[str, list[Unknown]]:

@@ -149,5 +149,5 @@ def _is_ours(found: os.stat_result) -> bool:
 
 def _is_exchangeable(folder: Path) -> bool:
     """Whether others could put something else in the place of what is in it; in a sticky one, as /tmp is, only owners may."""
-    found = folder.stat()
-    return found.st_uid not in (0, os.geteuid()) or (bool(found.st_mode & OTHERS) and not found.st_mode & stat.S_ISVTX)
+    facts = folder.stat()
+    return facts.st_uid not in (0, os.geteuid()) or (bool(facts.st_mode & OTHERS) and not facts.st_mode & stat.S_ISVTX)

@@ -123,8 +123,8 @@ torch.library.define(
 def _steps(
     xs: Tensor, h0: Tensor, weights: Sequence[Tensor], dt: float, substeps: int, kernel: str, keep: bool
 ) -> tuple[Tensor, Tensor]:
-    found = _kernel(kernel)
-    states, kept = found.call(substeps, True, xs, h0, dt, weights).forward(keep)
+    made = _kernel(kernel)
+    states, kept = made.call(substeps, True, xs, h0, dt, weights).forward(keep)
     return states, states.new_empty(0) if kept is None else kept
 
 

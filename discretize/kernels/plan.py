@@ -82,8 +82,8 @@ class Plan:
                 with torch.inference_mode(False):  # for calls outside of it too
                     self.zeros = zeros = xs.new_zeros(xs.shape[1], field.state_size)
             return zeros
-        found = start_of(field, h_0, xs, 1, xs.shape[1])
-        return found if found is None else found[0]
+        state = start_of(field, h_0, xs, 1, xs.shape[1])
+        return state if state is None else state[0]
 
     def states(self, field: VectorField, xs: Tensor, h0: Tensor, dt: float | Tensor, substeps: int) -> Tensor:
         """The state after each sample: (time, batch, input), (batch, state), dt one or (time, 1, 1) -> (time, batch, state)."""
@@ -247,10 +247,10 @@ def plan_of_networks(module: nn.Module, problem: HeldProblem, fused: Fused, stat
         return None
     if not _is_ours(module) or not is_ordinary(xs.device, fused) or noise_channels(field):
         return None
-    found = kernel_of_networks(problem)
-    if found is None:
+    kernel = kernel_of_networks(problem)
+    if kernel is None:
         return None
-    plan = ModulePlan(module, found, problem, fused, stats)
+    plan = ModulePlan(module, kernel, problem, fused, stats)
     plan.loops = is_lstm_of_networks(field, plan.step, plan.dt, plan.substeps, len(problem.h0))
     return plan
 

@@ -160,14 +160,14 @@ def is_on_disk(attributes: Attributes, wanted: Mapping[str, bool], dtype: torch.
 def known(field: VectorField | Step, request: object, wait: bool) -> KnownKernel | None:
     """What `remember` was given for the same request, if nothing has changed that the code of a field, or method, may read; wait:
     not without a kernel that may be there."""
-    found = _known.get(id(field), {}).get(request)
-    if found is None or found.made is not _made or not found.guards.hold(field):
+    kernel = _known.get(id(field), {}).get(request)
+    if kernel is None or kernel.made is not _made or not kernel.guards.hold(field):
         return None
-    if isinstance(found.kernel, Waiting):
-        why = None if wait else found.uses.waiting()
-        return found._replace(kernel=why) if why else None
-    found.uses.found += 1
-    return found
+    if isinstance(kernel.kernel, Waiting):
+        why = None if wait else kernel.uses.waiting()
+        return kernel._replace(kernel=why) if why else None
+    kernel.uses.found += 1
+    return kernel
 
 
 def remember(

@@ -144,8 +144,8 @@ def run_known(problem: HeldProblem) -> Tensor | None:
 def known_kernel(problem: HeldProblem, moves: bool = False) -> KnownKernel | None:
     """The compiled kernel that has run such steps, with all that was looked at for it; moves: whether times have gradients."""
     wanted = {"x": problem.xs.requires_grad, "dt": moves, "stored": False}
-    found = known(problem.field, _request(_COMPILED, problem.step, wanted, problem.h0), wait=False)
-    return None if found is None or isinstance(found.kernel, str) else found
+    kernel = known(problem.field, _request(_COMPILED, problem.step, wanted, problem.h0), wait=False)
+    return None if kernel is None or isinstance(kernel.kernel, str) else kernel
 
 
 def _found(

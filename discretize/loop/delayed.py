@@ -294,10 +294,10 @@ class SteppedPast:
             ahead, behind = (self._rows(each, piece) for each in self.slopes)
             rest, length = 1 - share, length[..., None].to(self.h0)
             first = rest**2 * ((1 + 2 * share) * first + share * length * ahead)
-            found = first + share**2 * ((1 + 2 * rest) * last - rest * length * behind)
+            state = first + share**2 * ((1 + 2 * rest) * last - rest * length * behind)
         else:
-            found = torch.lerp(first, last, share.expand_as(first))
-        return torch.where(old[..., None].to(found.device), self._before(times), found) if bool(old.any()) else found
+            state = torch.lerp(first, last, share.expand_as(first))
+        return torch.where(old[..., None].to(state.device), self._before(times), state) if bool(old.any()) else state
 
     def _before(self, times: Tensor) -> Tensor:
         """Return the history, and h0 where it has ended."""
@@ -307,10 +307,10 @@ class SteppedPast:
         start, knots = self.edges[:1].detach(), self.history.knots.detach()
         passed = torch.where(times.detach() > knots[-1], knots[-1], times)
         if passed.shape[1] == 1:
-            found = self.history.at(piece_numbers(knots, passed.detach()[:, 0]), passed[:, 0]).expand(-1, batch, -1)
+            states = self.history.at(piece_numbers(knots, passed.detach()[:, 0]), passed[:, 0]).expand(-1, batch, -1)
         else:
-            found = self.history.evaluate(self.history.gather(piece_numbers(knots, passed.detach())), passed[..., None])
-        return torch.where((times.detach() < start - self.near)[..., None].to(found.device), found, self.h0)
+            states = self.history.evaluate(self.history.gather(piece_numbers(knots, passed.detach())), passed[..., None])
+        return torch.where((times.detach() < start - self.near)[..., None].to(states.device), states, self.h0)
 
     def _rows(self, states: Tensor, numbers: Tensor) -> Tensor:
         numbers = numbers.to(states.device)

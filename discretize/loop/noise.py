@@ -63,8 +63,8 @@ def addressed(
             )
         share = torch.arange(substeps, dtype=torch.float64, device="cpu") / substeps
         fine = edges[:-1, None] + share.reshape(-1, *[1] * (edges.dim() - 1)) * edges.diff(dim=0)[:, None]
-        found = path.increments(torch.cat([fine.flatten(0, 1), edges[-1:]]).detach())[: 1 + step.reads_integral]
-        columns += [each.to(columns[1]).unflatten(0, (time, substeps)).transpose(1, 2).flatten(2) for each in found]
+        increments = path.increments(torch.cat([fine.flatten(0, 1), edges[-1:]]).detach())[: 1 + step.reads_integral]
+        columns += [each.to(columns[1]).unflatten(0, (time, substeps)).transpose(1, 2).flatten(2) for each in increments]
     return torch.cat(columns, -1)
 
 
@@ -159,9 +159,9 @@ def _of_equal_parts(
     numbers = torch.stack([normals(keys, cells, node, width, dtype) for node in nodes])
     w, z = torch.zeros((), dtype=dtype, device="cpu"), torch.zeros((), dtype=dtype, device="cpu")
     for place, of_w, of_integral in zip(places.mT, terms.of_w.mT, terms.of_integral.mT, strict=True):
-        found = numbers[place]
-        w = w + _column(of_w, dtype) * found
-        z = z + _column(of_integral, dtype) * found if integral else w
+        number = numbers[place]
+        w = w + _column(of_w, dtype) * number
+        z = z + _column(of_integral, dtype) * number if integral else w
     return w, z
 
 

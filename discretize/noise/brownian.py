@@ -148,9 +148,9 @@ class BrownianPath:
 
     def remembering(self) -> BrownianPath:
         """Return the same path, which keeps the numbers of the nodes it reads: for many readings near one another."""
-        found = copy.copy(self)
-        found._read = _ReadNodes(len(self.keys), self.units)
-        return found
+        twin = copy.copy(self)
+        twin._read = _ReadNodes(len(self.keys), self.units)
+        return twin
 
     def _columns(self, times: Tensor) -> Tensor:
         times = times.detach()
@@ -167,10 +167,10 @@ class BrownianPath:
         """The cell of each time, (..., batch)."""
         if self.knots.dim() > 1:
             rows = times.reshape(-1, len(self.keys)).mT.contiguous()
-            found = torch.searchsorted(self.knots.mT.contiguous(), rows, right=True).mT.reshape(times.shape)
+            cells = torch.searchsorted(self.knots.mT.contiguous(), rows, right=True).mT.reshape(times.shape)
         else:
-            found = torch.searchsorted(self.knots, times.contiguous(), right=True)
-        return (found - 1).clamp(0, len(self.knots) - 2)
+            cells = torch.searchsorted(self.knots, times.contiguous(), right=True)
+        return (cells - 1).clamp(0, len(self.knots) - 2)
 
     def _at(self, times: Tensor, since: Tensor) -> tuple[Tensor, Tensor]:
         """W and its integral from the start of a cell of each sample on, (m, batch, units) each; times (m, batch), not before."""
@@ -258,13 +258,13 @@ class _ReadNodes:
         name, sample = (cell << 32) + node, torch.arange(self.names.shape[1], device="cpu").expand_as(cell)
         level = torch.frexp(node.to(torch.float64)).exponent.to(torch.int64)
         place = 8 * level + 2 * (node & 3) + (cell & 1)
-        found = self.numbers[place, sample]
+        number = self.numbers[place, sample]
         missing = needed & (self.names[place, sample] != name)
         if bool(missing.any()):
             where = place[missing], sample[missing]
-            found[missing] = drawn = draw(sample[missing], cell[missing], node[missing])
+            number[missing] = drawn = draw(sample[missing], cell[missing], node[missing])
             self.names[where], self.numbers[where] = name[missing], drawn
-        return found
+        return number
 
 
 def _dyadic(share: Tensor, size: Tensor) -> Tensor:

@@ -160,11 +160,11 @@ def _in_order(quarters: tuple[Tensor, ...], width: int) -> Tensor:
 
 def _quarters(keys: Tensor, cell: Tensor, node: Tensor, unit: Tensor, dtype: torch.dtype) -> tuple[Tensor, ...]:
     words = philox((unit, cell, node, 0), (keys & WORD, keys >> 32))
-    found = list[Tensor]()
+    quarters = list[Tensor]()
     for one, other in (words[:2], words[2:]):
         size, angle = (-2 * torch.log(_uniform(one, dtype))).sqrt(), 2 * math.pi * _uniform(other, dtype)
-        found += [size * torch.cos(angle), size * torch.sin(angle)]
-    return tuple(found)
+        quarters += [size * torch.cos(angle), size * torch.sin(angle)]
+    return tuple(quarters)
 
 
 def _uniform(word: Tensor, dtype: torch.dtype) -> Tensor:

@@ -99,6 +99,6 @@ class KeyedIncrements(NoiseInput):
 
     def increments(self, projected: Tensor) -> tuple[Tensor, Tensor | None]:
         columns = projected[..., -self.columns :]
-        found = cell_increments(columns[..., :PLACE], self.parts, self.integral, self.field.noise_channels)
-        w, *z = (columns[..., PLACE + k, None] * found[..., k, :] for k in range(1 + self.integral))
+        numbers = cell_increments(columns[..., :PLACE], self.parts, self.integral, self.field.noise_channels)
+        w, *z = (columns[..., PLACE + k, None] * numbers[..., k, :] for k in range(1 + self.integral))
         return w, z[0] if z else None

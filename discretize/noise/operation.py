@@ -23,8 +23,8 @@ def cell_increments(columns: Tensor, parts: int, integral: bool, width: int) -> 
     Args:    parts: of a cell, a power of two; integral: whether those of the path's integral are wanted beside w.
     Shape:   columns (..., 5) -> (..., 1, width), or (..., 2, width).
     """
-    found: Tensor = torch.ops.ctrnn.increments(columns.detach(), parts, integral, width)  # whole numbers have no derivative
-    return found
+    increments: Tensor = torch.ops.ctrnn.increments(columns.detach(), parts, integral, width)  # whole numbers have no derivative
+    return increments
 
 
 # Not `torch.library.custom_op`, whose first call loads the compiler, while it is watched what the code asks for.

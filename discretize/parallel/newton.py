@@ -209,9 +209,9 @@ def _residuals(ahead: Tensor, hs: Tensor, begin: int) -> Tensor:
 
 def _diagonal(f: Callable[[Tensor], Tensor], h: Tensor) -> Tensor:
     """Return df_i/dh_i, a column of the Jacobian at a time, so that no more than a state is kept."""
-    found = torch.empty_like(h)
+    diagonal = torch.empty_like(h)
     for unit in range(h.shape[-1]):
         direction = torch.zeros_like(h)
         direction[..., unit] = 1
-        found[..., unit] = jvp(f, (h,), (direction,))[1][..., unit]
-    return found
+        diagonal[..., unit] = jvp(f, (h,), (direction,))[1][..., unit]
+    return diagonal

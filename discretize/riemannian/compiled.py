@@ -70,9 +70,9 @@ def engine(symbols: Tensor, given: Iterable[Tensor], fused: Fused = True) -> tup
 
 def activities(edges: Edges, carry: float, on_v: bool, symbols: Tensor, start: Tensor) -> Tensor:
     """Compute `Network.activities`."""
-    found = start.new_empty(*symbols.shape, start.shape[-1])
-    _run("forwards", edges, carry, symbols, start.detach().contiguous(), int(on_v), found)
-    return found
+    values = start.new_empty(*symbols.shape, start.shape[-1])
+    _run("forwards", edges, carry, symbols, start.detach().contiguous(), int(on_v), values)
+    return values
 
 
 def backpropagated(

@@ -73,15 +73,15 @@ def backpropagated(
 def _backwards(weights: Tensor, sources: Tensor, symbols: Tensor, source: Tensor, kept: Tensor, factor: Tensor) -> Tensor:
     """v(t) = source + kept v(t+1) + factor (sum over edges of weight v(t+1)): both recursions, (time, batch, 2, hidden)."""
     v, ends, (n, edges) = source[-1], sources.flatten(), sources.shape
-    found = [v]
+    moduli = [v]
     for piece in reversed(torch.arange(len(source) - 1, device=sources.device).split(PIECE)):
         gathered = (part.flip(0).unbind() for part in (weights[symbols[piece]], source[piece], kept[piece], factor[piece]))
         for of_symbol, new, keep, slope in zip(*gathered, strict=True):
             edgewise = of_symbol * v[..., None]  # (batch, 2, hidden, edges)
             back = edgewise.sum(-2) if edges == n else torch.zeros_like(v).index_add_(-1, ends, edgewise.flatten(-2))
             v = torch.addcmul(torch.addcmul(new, keep, v), slope, back)
-            found.append(v)
-    return torch.stack(found).flip(0)
+            moduli.append(v)
+    return torch.stack(moduli).flip(0)
 
 
 METRICS = ("rbpm", "ruop", *NATURAL, *BASELINES)

@@ -148,16 +148,16 @@ class AffineLayers:
             wanted = [start, force, *self.parameters]
             at_start, after, *slopes = torch.autograd.grad(total, wanted, allow_unused=True, materialize_grads=True)
         gradients: Directions = dict(zip(self.parameters, slopes, strict=True))
-        found: Directions = {model.start: step(at_start, at_start**2, torch.ones_like(at_start[:, :1]))[:, 0]}
+        directions: Directions = {model.start: step(at_start, at_start**2, torch.ones_like(at_start[:, :1]))[:, 0]}
         if not len(read):
-            return found | {parameter: torch.zeros_like(parameter) for parameter in self.parameters}
+            return directions | {parameter: torch.zeros_like(parameter) for parameter in self.parameters}
         calls, values = self._backpropagated(field, read.flatten(0, 1), states[:-1].detach().flatten(0, 1), after.flatten(0, 1))
         for rows, of_rows in zip(self.layers, calls, strict=True):
             inputs = rows.inputs(symbols[:-1].flatten(), [h for _, h in of_rows], chi)
             B = torch.cat([values.pop(0) for _ in of_rows])
             rows.check(rows.split(weighted_sum(B, inputs)), gradients, rows.split(weighted_sum(B.abs(), inputs.abs())))
-            found |= rows.split(step(B, B**2, inputs))
-        return found
+            directions |= rows.split(step(B, B**2, inputs))
+        return directions
 
     def _backpropagated(
         self, field: VectorField, x: Tensor, h: Tensor, after: Tensor

@@ -42,12 +42,12 @@ def natural_root(
     read = one_hot(symbols, model.field.input_size).to(model.start)
 
     def following(weights: dict[str, Tensor], x: Tensor, h: Tensor) -> Tensor:
-        found: Tensor = functional_call(model.cell, {f"field.{name}": w for name, w in weights.items()}, (x[None], h[None]))
-        return found[0]
+        roots: Tensor = functional_call(model.cell, {f"field.{name}": w for name, w in weights.items()}, (x[None], h[None]))
+        return roots[0]
 
     def logits(h: Tensor) -> Tensor:
-        found: Tensor = model.read_out(model.field.visible(h[None]))[0]
-        return found
+        roots: Tensor = model.read_out(model.field.visible(h[None]))[0]
+        return roots
 
     batch, size, weights = symbols.shape[1], len(model.start), sum(p.numel() for p in names.values())
     states = unroll(model.cell, read, model.start.expand(batch, -1), fused).hs

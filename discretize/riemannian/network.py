@@ -126,15 +126,15 @@ class Network:
         edges, weights, biases = self.edges, self.edges.weight, self.edges.bias
         v, ends = start.expand(symbols.shape[1], -1), edges.sources.flatten()
         every, activity = edges.sources.shape[0] == edges.sources.shape[1], edges.squash(v) if self.on_v else v
-        found = [activity]
+        values = [activity]
         for piece in symbols[:-1].split(PIECE) if len(symbols) > 1 else ():
             for weight, bias in zip(weights[piece].unbind(), biases[piece].unbind(), strict=True):
                 signals = activity[:, None] if every else activity.index_select(1, ends).view_as(weight)
                 heard = (weight * signals).sum(-1)
                 v = heard + bias + v if self.on_v else heard + bias
                 activity = edges.squash(v)
-                found.append(activity)
-        return torch.stack(found)
+                values.append(activity)
+        return torch.stack(values)
 
 
 def network_of(field: VectorField, fused: Fused = True) -> Network | None:

@@ -53,8 +53,8 @@ class Centred:
         """Sum so many rows at once that their inputs, less a mean that each row has of its own, fit into memory."""
         at_once = max(1, MOST_INPUTS // max(1, inputs.shape[0] * inputs.shape[-1]))
         pieces = torch.arange(values.shape[1], device=values.device).split(at_once)
-        found = [_centred(values[:, p], moduli[:, p], inputs if inputs.dim() == 2 else inputs[:, p]) for p in pieces]
-        return Centred(*map(torch.cat, zip(*found, strict=True)))
+        rows = [_centred(values[:, p], moduli[:, p], inputs if inputs.dim() == 2 else inputs[:, p]) for p in pieces]
+        return Centred(*map(torch.cat, zip(*rows, strict=True)))
 
 
 def _centred(values: Tensor, moduli: Tensor, inputs: Tensor) -> tuple[Tensor, ...]:

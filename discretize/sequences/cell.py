@@ -132,10 +132,10 @@ def checked_step(step: Step | str) -> Step:
     why = None
     if isinstance(step, str) and step.startswith(PREFIX):
         why = "solves, and takes no single steps; take discretize.ContinuousRNN(method=)."
-    found = checked_method(step, "step", why)
-    if isinstance(found, StepDoubling) and isinstance(found.step, StochasticStep):
-        raise TypeError(f"`step` {found!r} chooses its steps by their noise; take discretize.ContinuousRNN(method=).")
-    return found
+    method = checked_method(step, "step", why)
+    if isinstance(method, StepDoubling) and isinstance(method.step, StochasticStep):
+        raise TypeError(f"`step` {method!r} chooses its steps by their noise; take discretize.ContinuousRNN(method=).")
+    return method
 
 
 def put_step(module: nn.Module, step: Step) -> None:

@@ -76,8 +76,8 @@ class Clocked:
         modules = [copied(module) for module in self._clocked()]
         for module, dt in zip(modules, lengths, strict=True):
             module._last_for(dt)
-        found: Self = self._made_of(modules)
-        return found
+        twin: Self = self._made_of(modules)
+        return twin
 
     def _settings(self) -> dict[str, Any]:
         """Return what both twins have, as their constructors take it."""
@@ -88,6 +88,6 @@ class Clocked:
 
 def copied(module: Any) -> Any:
     """Copy a module, its tables of parts and hooks too, and none of its parts."""
-    found = copy.copy(module)
-    vars(found).update({key: value.copy() for key, value in vars(found).items() if isinstance(value, dict)})
-    return found
+    twin = copy.copy(module)
+    vars(twin).update({key: value.copy() for key, value in vars(twin).items() if isinstance(value, dict)})
+    return twin

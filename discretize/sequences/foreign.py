@@ -101,34 +101,34 @@ def from_ctrnn(
              the tutorials; Song, Yang and Wang 2016, eqs. (3) and (10); Ehrlich, Stone, Brandfonbrener, Atanasov and Murray 2021;
              Dubreuil, Valente, Beiran, Mastrogiuseppe and Ostojic 2022, and Valente, Pillow and Ostojic 2022.
     """
-    found = _found(network)
-    _check_arrays(found)
-    share = checks.positive_number("alpha", _needed_alpha(alpha, found))
-    if form is None and found.form is None:
+    weights = _found(network)
+    _check_arrays(weights)
+    share = checks.positive_number("alpha", _needed_alpha(alpha, weights))
+    if form is None and weights.form is None:
         raise ValueError(
             "`network` has the weights of several networks; say how its `forward` steps: form='rates' for h = (1 - alpha) h + "
             "alpha relu(...), form='potentials' for v = (1 - alpha) v + alpha (...) whose output is relu(v). What has relu "
             "around all of it, relu((1 - alpha) h + alpha (...)), is no step of an equation, and cannot be read."
         )
-    kind = checks.one_of("form", form or found.form, ("rates", "potentials"))
-    made = _field(found, kind, nonlinearity or found.nonlinearity)
+    kind = checks.one_of("form", form or weights.form, ("rates", "potentials"))
+    made = _field(weights, kind, nonlinearity or weights.nonlinearity)
     step: Any = Euler()
-    if found.deviation:
-        noise = ctrnn.Noise(found.deviation / (share * found.tau) ** 0.5).requires_grad_(False)  # theirs is not learned
+    if weights.deviation:
+        noise = ctrnn.Noise(weights.deviation / (share * weights.tau) ** 0.5).requires_grad_(False)  # theirs is not learned
         made, step = ctrnn.Noisy(made, noise), EulerMaruyama()
-    rnn = DiscreteRNN(made, step, dt=share * found.tau, batch_first=found.batch_first)
-    if found.start is not None and not checks.holds(found.start == 0):
+    rnn = DiscreteRNN(made, step, dt=share * weights.tau, batch_first=weights.batch_first)
+    if weights.start is not None and not checks.holds(weights.start == 0):
         warn_user(
             "`network` has an initial state that is not 0; give it in every call, `h_0=start.expand(batch, -1)`.",
             UserWarning,
         )
-    model = rnn if found.read_out is None else _with_read_out(rnn, *found.read_out)
-    if found.unread:
+    model = rnn if weights.read_out is None else _with_read_out(rnn, *weights.read_out)
+    if weights.unread:
         warn_user(
-            f"`network` has arrays that were not read, {', '.join(found.unread)}; what they do to its outputs is left out.",
+            f"`network` has arrays that were not read, {', '.join(weights.unread)}; what they do to its outputs is left out.",
             UserWarning,
         )
-    _compare(network, model, found, f"{nonlinearity or found.nonlinearity} and the form '{kind}'")
+    _compare(network, model, weights, f"{nonlinearity or weights.nonlinearity} and the form '{kind}'")
     return model.train(network.training) if isinstance(network, nn.Module) else model
 
 
@@ -244,12 +244,12 @@ def _found(network: object) -> _Found:
         arrays = _Arrays({name: array for name in network if (array := _as_tensor(network, name)) is not None})
     else:
         raise TypeError(f"`network` must be a torch.nn.Module, its state_dict or arrays by name, got {type(network).__name__}.")
-    found = _recognized(network if isinstance(network, nn.Module) else None, arrays)
+    weights = _recognized(network if isinstance(network, nn.Module) else None, arrays)
     names = network.state_dict() if isinstance(network, nn.Module) else network
     # Without Dale's law PsychRNN saves a ratio that is no number, and signs that mean nothing.
     lawless = {"dale_ratio", "Dale_rec", "Dale_out"} if "dale_ratio" in names and "dale_ratio" not in arrays else set()
-    found.unread = [str(name) for name in names if name not in arrays.taken | lawless]
-    return found
+    weights.unread = [str(name) for name in names if name not in arrays.taken | lawless]
+    return weights
 
 
 def _recognized(module: nn.Module | None, arrays: Mapping[str, Tensor]) -> _Found:
@@ -262,9 +262,9 @@ def _recognized(module: nn.Module | None, arrays: Mapping[str, Tensor]) -> _Foun
             prefix, mark, _ = name.rpartition(f"{names[1]}.weight")
             if mark and f"{prefix}{names[0]}.weight" in arrays:
                 owner = None if module is None else module.get_submodule(prefix.rstrip("."))
-                found = read(arrays, prefix, owner)
-                found.read_out = _read_out(arrays, prefix, len(found.weight_h))
-                return found
+                weights = read(arrays, prefix, owner)
+                weights.read_out = _read_out(arrays, prefix, len(weights.weight_h))
+                return weights
     parts = {} if module is None else dict(module.named_modules())
     if own := next((name for name, part in parts.items() if isinstance(part, nn.RNNBase | nn.RNNCellBase)), None):
         raise ValueError(
@@ -294,18 +294,18 @@ def _tutorial(arrays: Mapping[str, Tensor], prefix: str, owner: nn.Module | None
     (weight_x, bias_x), (weight_h, bias_h) = (_linear(arrays, prefix + name) for name in TUTORIAL)
     if owner is not None and "Pos" in type(owner.input2h).__name__:
         raise ValueError("`network` reads its input by weights that are kept positive; write it as `torch.nn.Linear` first.")
-    found = _Found(weight_x, weight_h, [bias for bias in (bias_x, bias_h) if bias is not None], None)
-    _steps(found, owner)
+    weights = _Found(weight_x, weight_h, [bias for bias in (bias_x, bias_h) if bias is not None], None)
+    _steps(weights, owner)
     mask = getattr(getattr(owner, "h2h", None), "mask", None)
     if isinstance(mask, Tensor):
-        found.form = "potentials"
+        weights.form = "potentials"
         signs = mask.to(weight_h).sum(0).sign()
         if not torch.equal(mask.to(weight_h), signs * (1 - torch.eye(len(signs)).to(signs))):
             raise ValueError(
                 "`network` has a mask that is not one sign for each column with a diagonal of 0; fold it into weights."
             )
-        found.constraints = [ctrnn.Dale(signs), ctrnn.ZeroDiagonal()]
-    return found
+        weights.constraints = [ctrnn.Dale(signs), ctrnn.ZeroDiagonal()]
+    return weights
 
 
 def _steps(found: _Found, owner: nn.Module | None) -> None:
@@ -324,36 +324,36 @@ def _steps(found: _Found, owner: nn.Module | None) -> None:
 
 def _nn4n(arrays: Mapping[str, Tensor], prefix: str, owner: nn.Module | None) -> _Found:
     (weight_x, bias_x), (weight_h, bias_h) = (_linear(arrays, prefix + name) for name in NN4N)
-    found = _Found(weight_x, weight_h, [bias for bias in (bias_x, bias_h) if bias is not None], "potentials")
-    found.start = arrays.get(f"{prefix}hidden_state")
+    weights = _Found(weight_x, weight_h, [bias for bias in (bias_x, bias_h) if bias is not None], "potentials")
+    weights.start = arrays.get(f"{prefix}hidden_state")
     if owner is None:
-        return found
-    found.alpha, found.nonlinearity = float(owner.alpha), str(owner.act)  # type: ignore[arg-type]
+        return weights
+    weights.alpha, weights.nonlinearity = float(owner.alpha), str(owner.act)  # type: ignore[arg-type]
     if getattr(owner, "postact_noise", 0):
         raise ValueError("`network` has `postact_noise`, noise on its outputs that its equation does not have; set it to 0.")
-    found.deviation = found.alpha * float(getattr(owner, "preact_noise", 0))
+    weights.deviation = weights.alpha * float(getattr(owner, "preact_noise", 0))
     layer: Any = owner.hidden_layer
     if layer.ei_mask is not None:
         signs = layer.ei_mask.to(weight_h)
         if not torch.equal(signs, signs[:1].expand_as(signs)):
             raise ValueError("`network` has an `ei_mask` that is not one sign for each unit; set it to None, or to one that is.")
-        found.constraints.append(ctrnn.Dale(signs[0], by="clip"))
+        weights.constraints.append(ctrnn.Dale(signs[0], by="clip"))
     if layer.sparsity_mask is not None:
-        found.constraints.append(ctrnn.Mask(layer.sparsity_mask.to(weight_h)))
-    return found
+        weights.constraints.append(ctrnn.Mask(layer.sparsity_mask.to(weight_h)))
+    return weights
 
 
 def _psychrnn(arrays: Mapping[str, Tensor]) -> _Found:
     biases = [arrays["b_rec"].reshape(-1)] if "b_rec" in arrays else []
-    found = _Found(arrays["W_in"], arrays["W_rec"], biases, "potentials", batch_first=True)
-    found.start = arrays.get("init_state")
+    weights = _Found(arrays["W_in"], arrays["W_rec"], biases, "potentials", batch_first=True)
+    weights.start = arrays.get("init_state")
     if arrays.get("dale_ratio") is not None and "Dale_rec" in arrays:  # saved weights are those that Dale's law gives
-        found.constraints = [ctrnn.Dale(arrays["Dale_rec"].diagonal().to(found.weight_h))]
-    if "W_out" in arrays and arrays["W_out"].shape[-1:] != found.weight_h.shape[:1]:
-        raise ValueError(f"`W_out` reads {arrays['W_out'].shape[-1]} units, and the network has {len(found.weight_h)}.")
+        weights.constraints = [ctrnn.Dale(arrays["Dale_rec"].diagonal().to(weights.weight_h))]
+    if "W_out" in arrays and arrays["W_out"].shape[-1:] != weights.weight_h.shape[:1]:
+        raise ValueError(f"`W_out` reads {arrays['W_out'].shape[-1]} units, and the network has {len(weights.weight_h)}.")
     if "W_out" in arrays:
-        found.read_out = arrays["W_out"], arrays["b_out"].reshape(-1) if "b_out" in arrays else None
-    return found
+        weights.read_out = arrays["W_out"], arrays["b_out"].reshape(-1) if "b_out" in arrays else None
+    return weights
 
 
 def _scaled(arrays: Mapping[str, Tensor], owner: nn.Module | None) -> _Found:
@@ -371,8 +371,8 @@ def _scaled(arrays: Mapping[str, Tensor], owner: nn.Module | None) -> _Found:
     weight_x, weight_h, read_out = (
         part.requires_grad_(learnt) for part, learnt in zip((weight_x, weight_h.detach(), read_out), learns, strict=True)
     )
-    found = _Found(weight_x, weight_h, [], "potentials", batch_first=True, read_out=(read_out, None))
-    found.constraints = [ctrnn.LowRank(rank)] if rank else []
+    weights = _Found(weight_x, weight_h, [], "potentials", batch_first=True, read_out=(read_out, None))
+    weights.constraints = [ctrnn.LowRank(rank)] if rank else []
     within = arrays.get("b")
     if within is not None and not checks.holds(within == 0):
         raise ValueError(
@@ -386,10 +386,10 @@ def _scaled(arrays: Mapping[str, Tensor], owner: nn.Module | None) -> _Found:
             f"{', '.join(get_args(Nonlinearity))}, the same for both; give its state_dict with `nonlinearity`, and compare a few "
             "outputs."
         )
-    _steps(found, owner)
-    found.deviation = float(getattr(owner, "noise_std", 0.0))
-    found.nonlinearity, found.start = word, arrays.get("h0")
-    return found
+    _steps(weights, owner)
+    weights.deviation = float(getattr(owner, "noise_std", 0.0))
+    weights.nonlinearity, weights.start = word, arrays.get("h0")
+    return weights
 
 
 def _word_of(function: Any) -> Nonlinearity | None:

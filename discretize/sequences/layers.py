@@ -181,9 +181,9 @@ class Layers(SequenceModule):
     @property
     def stats(self) -> dict[str, Any]:
         """The statistics of the last call."""
-        found = [module.stats for row in self._rows() for module in row if module.stats]
-        reasons = [one["engine_why"] for one in found if one.get("engine_why")]
-        return {"engine": ", ".join(dict.fromkeys(one["engine"] for one in found)), "engine_why": next(iter(reasons), None)}
+        parts = [module.stats for row in self._rows() for module in row if module.stats]
+        reasons = [one["engine_why"] for one in parts if one.get("engine_why")]
+        return {"engine": ", ".join(dict.fromkeys(one["engine"] for one in parts)), "engine_why": next(iter(reasons), None)}
 
     def _fits_a_graph(self, x: Any) -> bool:
         return all(module._fits_a_graph(x) for row in self._rows() for module in row)

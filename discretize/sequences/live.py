@@ -128,10 +128,10 @@ class _Plan:
                 h = state[0] if self.lead else state
                 return self.unit(x, h, state) if dt is None and self.unit is not None else self.run(x, h, state, dt)
             rows = state if self.lead else state[None]
-            found = self.run(x[None], rows, rows, dt)
+            result = self.run(x[None], rows, rows, dt)
         except RuntimeError:  # of torch, which the checks then say in words, or of a step that has no solution
             return None
-        return found and (found[0][0], found[1] if self.lead else found[1][0])
+        return result and (result[0][0], result[1] if self.lead else result[1][0])
 
     def fits(self, sample: torch.Size, state: torch.Size) -> bool:
         """Return whether these are the shapes of a sample and of a state, which then are known."""
@@ -207,9 +207,9 @@ def live_step(
         return _traced_step(module, x, state, dt, reset)
     plan = _plans.get(module)
     if plan is not None and seed is None and place is None and (reset is None or state is not None):
-        found = plan.take(module, x, state if reset is None else _begun(state, reset), dt)
-        if found is not None:
-            return found
+        result = plan.take(module, x, state if reset is None else _begun(state, reset), dt)
+        if result is not None:
+            return result
     given, batched, anew = _read(module, x, state, reset)
     given = given._replace(xs=_with_noise(module, given.xs, seed, place))
     length = None if dt is None else step_length(dt, given.h0[0])
@@ -219,9 +219,9 @@ def live_step(
     if (known := module._live_map()) is not None and _may_be_planned(field := module._reader):
         plan = _plans[module] = _Plan(module, field, known, module.live_settings, True, given.h0.dtype)
         # By the plan at once: the same stream has the same bits again.
-        found = plan.take(module, given.xs[0] if batched else given.xs[0, 0], given.h0 if batched else given.h0[:, 0], dt)
-        if found is not None:
-            return found
+        result = plan.take(module, given.xs[0] if batched else given.xs[0, 0], given.h0 if batched else given.h0[:, 0], dt)
+        if result is not None:
+            return result
     with without_building():
         output, h_n = module._run(given.xs, given.h0, edges, None)
     return (output[0], h_n) if batched else (output[0, 0], h_n[:, 0])
@@ -260,9 +260,9 @@ def cell_step(
     traced = torch.compiler.is_compiling() or torch.jit.is_tracing()
     plan = None if traced else _plans.get(cell)
     if plan is not None and (reset is None or state is not None):
-        found = plan.take(cell, x, state if reset is None else _begun(state, reset), dt)
-        if found is not None:
-            return found
+        result = plan.take(cell, x, state if reset is None else _begun(state, reset), dt)
+        if result is not None:
+            return result
     field = cell.field
     if isinstance(field, DelayedField):
         refuse("delays", "live step", type(field).__name__, "live_step")
@@ -277,8 +277,8 @@ def cell_step(
             cell, field, LiveMap(cell.step, cell.dt, watch=cell.watch), ("step", "dt"), False, after.dtype
         )
         start = after.new_zeros(after.shape) if state is None else state
-        if (found := plan.take(cell, x, start, dt)) is not None:
-            return found
+        if (result := plan.take(cell, x, start, dt)) is not None:
+            return result
     return field.visible(after), after.clone()
 
 

@@ -194,8 +194,8 @@ class SequenceModule(AnsweredInit, Clocked, nn.Module, ABC):
     def _as_planned(self, x: Tensor | PackedSequence, h_0: Start) -> tuple[Tensor | PackedSequence, Tensor] | None:
         """Run a call as one before it was, without deciding anew; None for one that is not like it, or is to be refused."""
         if isinstance(x, PackedSequence):
-            found = self._packed_by_plan(x, h_0)
-            return None if found is None else (x._replace(data=found.output), found.state)
+            result = self._packed_by_plan(x, h_0)
+            return None if result is None else (x._replace(data=result.output), result.state)
         if not isinstance(x, Tensor) or x.dim() not in (2, 3):
             return None
         xs = x[:, None] if x.dim() == 2 else x.transpose(0, 1) if self.batch_first else x

@@ -160,10 +160,10 @@ def _largest(numbers: float | Tensor) -> float:
         return numbers
     try:
         least, most = numbers.detach().aminmax()
-        found = max(-float(least), float(most))
+        size = max(-float(least), float(most))
     except RuntimeError:
         return 0.0
-    return math.inf if math.isnan(found) else found
+    return math.inf if math.isnan(size) else size
 
 
 def _is_elsewhere(numbers: float | Tensor) -> bool:

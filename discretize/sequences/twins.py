@@ -63,8 +63,8 @@ def _solved(rnn: Any, settings: dict[str, Any]) -> SequenceModule:
     if isinstance(rnn, DiscreteRNN):
         return ContinuousRNN(rnn.field, **rnn._settings() | {"fused": rnn.fused} | settings)
     if not isinstance(rnn, ContinuousRNN):
-        found: SequenceModule = rnn._as_solved(settings)
-        return found
+        twin: SequenceModule = rnn._as_solved(settings)
+        return twin
     own = {each.name: getattr(rnn.settings, each.name) for each in fields(rnn.settings) if each.init}
     own = {name: value for name, value in own.items() if not name.startswith("on_") or name == "on_failure"}
     return ContinuousRNN(rnn.field, **rnn._settings() | own | {"path": rnn.path, "events": rnn.events} | settings)
@@ -75,8 +75,8 @@ def _stepped(rnn: Any, settings: dict[str, Any]) -> SequenceModule:
         own = {"step": rnn.step, "substeps": rnn.substeps, "allow_overshoot": rnn.watch.allowed, "fused": rnn.fused}
         return DiscreteRNN(rnn.field, **rnn._settings() | own | settings)
     if not isinstance(rnn, ContinuousRNN):
-        found: SequenceModule = rnn._as_stepped(settings)
-        return found
+        twin: SequenceModule = rnn._as_stepped(settings)
+        return twin
     if rnn.path != "held" or rnn.events:
         raise ValueError(
             f"`stepped` makes a DiscreteRNN, which holds its samples and finds no events, and this module has "
@@ -135,9 +135,9 @@ def _not_among(tensors: dict[str, Tensor], known: dict[str, Tensor]) -> str | No
 
 def _weights_of(rnn: Any) -> dict[str, Tensor]:
     modules: list[Any] = rnn._clocked()
-    found: dict[str, Tensor] = {}
+    weights: dict[str, Tensor] = {}
     for k, module in enumerate(modules):
         place = f"layers[{k}]." if len(modules) > 1 else ""
         for part in ("field", "jump") if hasattr(module, "jump") else ("field",):
-            found |= {f"{place}{part}.{name}": tensor for name, tensor in named_tensors(getattr(module, part)).items()}
-    return found
+            weights |= {f"{place}{part}.{name}": tensor for name, tensor in named_tensors(getattr(module, part)).items()}
+    return weights

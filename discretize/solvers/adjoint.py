@@ -246,8 +246,8 @@ class ReversedStep(RightHandSide):
         ]
         if share and self.targets:
             slopes, pulled_by = zip(*share, strict=True)
-            found = torch.autograd.grad(slopes, self.targets, pulled_by, allow_unused=True)
-            for i, mine in enumerate(found):
+            gradients = torch.autograd.grad(slopes, self.targets, pulled_by, allow_unused=True)
+            for i, mine in enumerate(gradients):
                 if mine is not None:
                     self.totals[i] += mine
         self.stages.clear()

@@ -69,10 +69,10 @@ def captured(function: Any, like: Tensor) -> Any:
     what there is differs from the states in dtype or device: such code converts them itself."""
     if isinstance(function, nn.Module):
         return function
-    found = CapturedFunction(function)
-    parts = [part for part in (*found.parameters(), *found.buffers()) if part.is_floating_point()]
+    twin = CapturedFunction(function)
+    parts = [part for part in (*twin.parameters(), *twin.buffers()) if part.is_floating_point()]
     differ = any(part.dtype != like.dtype or part.device != like.device for part in parts)
-    return function if found.made is None or differ else found
+    return function if twin.made is None or differ else twin
 
 
 Maker = Callable[[CapturedFunction], Any]  # makes a value of the parts that the module has now
@@ -170,14 +170,14 @@ def _maker(value: Any, to: CapturedFunction, name: str, within: tuple[int, ...])
 def _of_items(given: Any, to: CapturedFunction, name: str, within: tuple[int, ...]) -> Maker | None:
     items = given.items() if isinstance(given, dict) else enumerate(given)
     made = {key: _maker(value, to, f"{name}_{key}", within) for key, value in items}
-    found = {key: make for key, make in made.items() if make is not None}
-    if not found:
+    makers = {key: make for key, make in made.items() if make is not None}
+    if not makers:
         return None
     # The parts are left out here: they are the module's.
-    bare = {k: None if k in found else v for k, v in items} if isinstance(given, dict) else [*given]
-    for key in found:
+    bare = {k: None if k in makers else v for k, v in items} if isinstance(given, dict) else [*given]
+    for key in makers:
         bare[key] = None
-    return _Items(tuple(bare) if isinstance(given, tuple) else bare, found)
+    return _Items(tuple(bare) if isinstance(given, tuple) else bare, makers)
 
 
 def _of_function(given: FunctionType, to: CapturedFunction, name: str, within: tuple[int, ...]) -> Maker | None:

@@ -114,8 +114,8 @@ class CheckpointedSolve:
         reached = [(h, cotangent) for h, cotangent in zip(hs, cotangents, strict=True) if h.requires_grad]
         outputs, pulled_by = ([pair[i] for pair in reached] for i in (0, 1))
         wanted = [target for target in targets if target.requires_grad]
-        found = iter(torch.autograd.grad(outputs, wanted, pulled_by, allow_unused=True))
-        return [next(found) if target.requires_grad else None for target in targets]
+        gradients = iter(torch.autograd.grad(outputs, wanted, pulled_by, allow_unused=True))
+        return [next(gradients) if target.requires_grad else None for target in targets]
 
     def _bytes_of_a_step(self, h: Tensor, state: SolverState) -> int:
         """Measure what one step keeps for its gradient, by taking one."""

@@ -183,20 +183,20 @@ class Continuation:
         share = torch.from_numpy(passed / np.where(whole > 0, whole, 1.0)[place]).to(nodes[0])
         weights = zip(nodes, quintic(share).unbind(1), strict=True)
         rows = torch.from_numpy(place).to(share.device)
-        found: Tensor = sum((node.index_select(0, rows) * weight[:, None] for node, weight in weights), share.new_zeros(1))
-        return found.reshape(len(times), batch, -1)
+        state: Tensor = sum((node.index_select(0, rows) * weight[:, None] for node, weight in weights), share.new_zeros(1))
+        return state.reshape(len(times), batch, -1)
 
     def pieces(self) -> Pieces:
         """Return all steps as polynomials, which can be read wherever the solution is an input again."""
         batch, begins, lengths = self.chain.driven.batch, self.begins[self.order], (self.ends - self.begins)[self.order]
         if self.together:
-            found = []
+            polynomials = []
             for k, whole in zip(self.order, lengths, strict=True):
                 tau, dt = (torch.tensor([[x]], dtype=torch.float64, device="cpu") for x in (self.steps.tau[k], whole))
                 h = self.steps.states[self.steps.place[k, 0]]
-                found.append(torch.stack(self._nodes(self.chain.segment(int(self.steps.segment[k])), tau, dt, h), 1))
+                polynomials.append(torch.stack(self._nodes(self.chain.segment(int(self.steps.segment[k])), tau, dt, h), 1))
             begin, length = (torch.from_numpy(x)[:, None].expand(-1, batch) for x in (begins, lengths))
-            return Pieces(begin, length, torch.stack(found))
+            return Pieces(begin, length, torch.stack(polynomials))
         columns = self._each(self._nodes, self.order, self.steps.sample[self.order], torch.from_numpy(lengths))
         counts = np.diff(self.first)
         row, sample = np.arange(len(begins)) - np.repeat(self.first[:-1], counts), np.repeat(np.arange(batch), counts)
@@ -381,8 +381,8 @@ class StatesBetween:
         # At known times the known states, to the bit.
         place = torch.searchsorted(known.mT.contiguous(), times.mT.contiguous()).mT.clamp(max=len(known) - 1)
         samples = torch.arange(self.hs.shape[1], device=self.hs.device)
-        found = self.hs[place.to(self.hs.device), samples]
-        return torch.where((known.gather(0, place) == times).to(self.hs.device)[..., None], found, states)
+        state = self.hs[place.to(self.hs.device), samples]
+        return torch.where((known.gather(0, place) == times).to(self.hs.device)[..., None], state, states)
 
     def _columns(self, times: Tensor) -> Tensor:
         return times if times.dim() > 1 else times[:, None].expand(-1, self.hs.shape[1])

@@ -335,8 +335,8 @@ def _guess(counts: np.ndarray, values: np.ndarray, after: np.ndarray) -> np.ndar
     with np.errstate(all="ignore"):
         factors = -g[:, None] / (g[:, :, None] - g[:, None])
         factors[:, range(6), range(6)] = 1
-        found = (factors.prod(2) * x).sum(1, keepdims=True)
-    return np.where(np.isnan(found), (np.take_along_axis(counts, after, 1) + np.take_along_axis(counts, after - 1, 1)) / 2, found)
+        time = (factors.prod(2) * x).sum(1, keepdims=True)
+    return np.where(np.isnan(time), (np.take_along_axis(counts, after, 1) + np.take_along_axis(counts, after - 1, 1)) / 2, time)
 
 
 def _most_changes(signs: np.ndarray) -> np.ndarray:

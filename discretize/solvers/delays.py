@@ -145,8 +145,8 @@ def _once(delays: Tensor) -> Tensor:
 
 
 def _of_time(delay: Callable[[Tensor], Tensor], t: Tensor) -> Tensor:
-    found = delay(t)
-    return _once(found) if isinstance(found, Tensor) else found  # refused by who reads it
+    delays = delay(t)
+    return _once(delays) if isinstance(delays, Tensor) else delays  # refused by who reads it
 
 
 def _without(
@@ -301,12 +301,14 @@ class _DelayedSolve:
         """Solve until events end samples; one that has ended stays where it is."""
         times = torch.tensor(within, dtype=torch.float64, device="cpu")[:, None].minimum(self.ends.clamp(min=within[0]))
         solves: list[Trajectory] = []
-        found = EventSolve(lambda h, ts, _: solve(h, ts), self.events, h, times, windows=1, at_numbers=solves, sides=self.sides)
-        solved, self.sides = found.run(), found.sides
+        solution = EventSolve(
+            lambda h, ts, _: solve(h, ts), self.events, h, times, windows=1, at_numbers=solves, sides=self.sides
+        )
+        solved, self.sides = solution.run(), solution.sides
         self.crossed.append(solved.events)
-        self.ends = torch.where(found.over, found.t.detach(), self.ends)
-        self.status = [new if over else old for new, old, over in zip(found.status, self.status, found.over, strict=True)]
-        return solved, found.counts, solves
+        self.ends = torch.where(solution.over, solution.t.detach(), self.ends)
+        self.status = [new if over else old for new, old, over in zip(solution.status, self.status, solution.over, strict=True)]
+        return solved, solution.counts, solves
 
     def _listed(self, number: int) -> EventTimes:
         """Join what an event crossed in all blocks, sample by sample."""

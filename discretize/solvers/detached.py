@@ -164,8 +164,8 @@ class _WithGradients(torch.autograd.Function):
         snapshot.check_unchanged()  # before torch looks at the saved tensors, whose names it does not know
         outputs, inputs = ctx.saved_tensors[:count], ctx.saved_tensors[count:]
         with torch.no_grad():
-            found = snapshot.run(lambda: gradients(cotangents, outputs, inputs))
-        return (*[None] * (4 + count), *once_only(setting, found, [*cotangents, *inputs]))
+            results = snapshot.run(lambda: gradients(cotangents, outputs, inputs))
+        return (*[None] * (4 + count), *once_only(setting, results, [*cotangents, *inputs]))
 
 
 def check_same_states(again: Tensor, before: Tensor, setting: str) -> None:
@@ -237,8 +237,8 @@ def once_only(setting: str, gradients: Sequence[Tensor | None], inputs: Sequence
 
     torch's own `once_differentiable` has no effect under `torch.autograd.grad`, which then takes them for constants.
     """
-    found = [gradient for gradient in gradients if gradient is not None]
-    marked = iter(_OnceOnly.apply(setting, len(found), *found, *inputs))
+    present = [gradient for gradient in gradients if gradient is not None]
+    marked = iter(_OnceOnly.apply(setting, len(present), *present, *inputs))
     return [None if gradient is None else next(marked) for gradient in gradients]
 
 

@@ -84,8 +84,8 @@ def _source(segment: RightHandSide, at: Tensor, h: Tensor, slope: Tensor, sample
 
 def _not_finite(values: Tensor, row: int | None) -> tuple[int, int] | None:
     """Return sample and unit of the first number that is not finite, of a row or of all."""
-    found = torch.nonzero(~torch.isfinite(_rows(values, row))).tolist()
-    return (found[0][0] + (row or 0), found[0][1]) if found else None
+    places = torch.nonzero(~torch.isfinite(_rows(values, row))).tolist()
+    return (places[0][0] + (row or 0), places[0][1]) if places else None
 
 
 def _worst(errors: Tensor, row: int | None) -> tuple[int, int]:

@@ -220,8 +220,8 @@ def _levels(length: np.ndarray, step: np.ndarray) -> np.ndarray:
     """Return how often segments must be halved to parts no longer than the step."""
     with np.errstate(all="ignore"):
         # Segments are differences of times: 0.30000000000000004 is no longer than 0.3.
-        found = np.ceil(np.log2(length / step * (1 - 1e-12)))
-    return np.clip(np.where(np.isfinite(found), found, 0), 0, FINEST).astype(np.int64)
+        levels = np.ceil(np.log2(length / step * (1 - 1e-12)))
+    return np.clip(np.where(np.isfinite(levels), levels, 0), 0, FINEST).astype(np.int64)
 
 
 def _trailing_zeros(place: np.ndarray) -> np.ndarray:

@@ -61,21 +61,21 @@ class Equation(VectorField):
 
     def flow(self, projected: Tensor, h: Tensor) -> Tensor:
         if self.shapes is None:
-            found = self._checked(self.f(projected, h))
-            if found.shape != h.shape:
+            slopes = self._checked(self.f(projected, h))
+            if slopes.shape != h.shape:
                 raise ValueError(
-                    f"The equation gives {tuple(found.shape)} for h of shape {tuple(h.shape)}; dh/dt must be like h. It is "
+                    f"The equation gives {tuple(slopes.shape)} for h of shape {tuple(h.shape)}; dh/dt must be like h. It is "
                     f"called as f(t, h), the time first, t of shape {tuple(projected.shape)}, a time for each sample."
                 )
-            return found
-        found = self.f(projected, split(h, self.shapes))
-        if not isinstance(found, tuple | list) or len(found) != len(self.shapes):
-            came = f"{len(found)} of them" if isinstance(found, tuple | list) else type(found).__name__
+            return slopes
+        slopes = self.f(projected, split(h, self.shapes))
+        if not isinstance(slopes, tuple | list) or len(slopes) != len(self.shapes):
+            came = f"{len(slopes)} of them" if isinstance(slopes, tuple | list) else type(slopes).__name__
             raise TypeError(f"The equation must give a derivative for each of the {len(self.shapes)} parts of h, got {came}.")
-        for k, (part, shape) in enumerate(zip(found, self.shapes, strict=True)):
+        for k, (part, shape) in enumerate(zip(slopes, self.shapes, strict=True)):
             if self._checked(part).shape[1:] != shape:
                 raise ValueError(f"The equation gives {tuple(part.shape)} for part {k} of h, which is (batch, *{tuple(shape)}).")
-        return torch.cat([part.flatten(1) for part in found], 1)
+        return torch.cat([part.flatten(1) for part in slopes], 1)
 
     def _checked(self, found: Any) -> Tensor:
         if not isinstance(found, Tensor):

@@ -279,9 +279,9 @@ class GraphSolve:
 
 def _stopped(every: list[Crossing], events: Sequence[Event], batch: int) -> Tensor:
     """Return which samples (batch,) a crossing stops."""
-    found = torch.zeros(batch, dtype=torch.bool, device="cpu")
-    found[[crossing.sample for crossing in every if events[crossing.event].stops]] = True
-    return found
+    stopped = torch.zeros(batch, dtype=torch.bool, device="cpu")
+    stopped[[crossing.sample for crossing in every if events[crossing.event].stops]] = True
+    return stopped
 
 
 def arrive(

@@ -329,15 +329,15 @@ class EventSolve:
         self.sides = np.where(crossed, begun, flips.sides)
         self.left_at_zero = np.where(flips.left == 0, came, 0)
         columns = (column.tolist() for column in (flips.times, flips.samples, flips.events, flips.after, flips.moves))
-        found = [Crossing(*each) for each in zip(*columns, strict=True)]
+        crossings = [Crossing(*each) for each in zip(*columns, strict=True)]
         if look.beyond is not None:
             sample, time, state = look.beyond
             at = torch.full((1, 1), time).to(state)
             for number, event in enumerate(self.events):
                 side, there = flips.sides[number, sample], float(event.g(at, state[None]).reshape(-1).sign())
                 if side and there == -side:
-                    found.append(Crossing(time, sample, number, there, np.spacing(abs(time))))
-        return found
+                    crossings.append(Crossing(time, sample, number, there, np.spacing(abs(time))))
+        return crossings
 
     @torch.no_grad()
     def _found(self, every: list[Crossing]) -> tuple[Tensor, Tensor]:

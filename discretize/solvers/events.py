@@ -151,5 +151,5 @@ class CrossingTime(torch.autograd.Function):
 
 def as_array(values: Tensor) -> np.ndarray:
     """Return numbers on the CPU in float64."""
-    found: np.ndarray = values.detach().cpu().double().numpy()
-    return found
+    array: np.ndarray = values.detach().cpu().double().numpy()
+    return array

@@ -160,8 +160,8 @@ class CalledFlow(nn.Module):
             self.register_buffer(f"adjoint_param_{k}", checks.is_tensor("adjoint_params", param), persistent=False)
 
     def forward(self, t: Tensor, h: Tensor) -> Tensor:
-        found = self.layout.call(self.func, t, h)
-        checked = [parts_of(self.layout.checked(each, len(h))) for each in found]
+        slopes = self.layout.call(self.func, t, h)
+        checked = [parts_of(self.layout.checked(each, len(h))) for each in slopes]
         if self.layout.alone:
             return self.layout.join(checked[0])
         parts = [part for parts in checked for part in parts]

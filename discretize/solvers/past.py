@@ -100,8 +100,8 @@ class SolvedPast:
         """Return the solution on the blocks that share a time with these; None before the start."""
         # Of the time at which they are seen, too: of a delay that varies it is a root, found to rounding, and they may be 0.
         near = SAME * max(map(abs, (begin, end, self.start, *(last for _, last, _ in self.blocks[-1:]))))
-        found = [pieces for first, last, pieces in self.blocks if last >= begin - near and first <= end + near]
-        return Pieces.joined(found) if found else None
+        blocks = [pieces for first, last, pieces in self.blocks if last >= begin - near and first <= end + near]
+        return Pieces.joined(blocks) if blocks else None
 
     def states(self, times: Tensor) -> Tensor:
         """Return the states at times (m,) or (m, batch), by the polynomials of the steps."""
@@ -224,10 +224,10 @@ class PastPath(GatheredPath):
         return self._read(of_path, [number - (lag.number == earlier) for lag in self.lags], samples, t)
 
     def _read(self, of_path: Data, numbers: Sequence[int], samples: Tensor, t: Tensor) -> Tensor:
-        found = [self.path.evaluate(of_path, t)]
-        found += [self._before(lag, number, samples, t).to(found[0]) for lag, number in zip(self.lags, numbers, strict=True)]
-        rows = max(map(len, found))  # a held x of one sequence has one, whatever the times
-        return torch.cat([each.expand(rows, -1) for each in found], -1)
+        states = [self.path.evaluate(of_path, t)]
+        states += [self._before(lag, number, samples, t).to(states[0]) for lag, number in zip(self.lags, numbers, strict=True)]
+        rows = max(map(len, states))  # a held x of one sequence has one, whatever the times
+        return torch.cat([each.expand(rows, -1) for each in states], -1)
 
     def _read_own(self, of_path: Data, numbers: Tensor, samples: Tensor, t: Tensor) -> Tensor:
         """Read for each of these samples its own piece at its own time, t (samples, 1)."""
@@ -247,8 +247,8 @@ class PastPath(GatheredPath):
             times, (low, high) = time.reshape(-1).expand(len(samples)), self._inside[lag.number][number].tolist()
             return self._solved.at(samples, times, times.detach().clamp(low, max(low, high)))
         parts = [part if part.dim() == 0 or len(part) == 1 else part[samples] for part in self.history.gather(piece)]
-        found = self.history.evaluate(parts, time)
-        return found.expand(len(samples), -1)
+        state = self.history.evaluate(parts, time)
+        return state.expand(len(samples), -1)
 
     def differentiate(self, data: Data, t: Tensor) -> Tensor:
         return jvp(lambda at: self.evaluate(data, at), (t,), (torch.ones_like(t),))[1]

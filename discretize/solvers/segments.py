@@ -256,11 +256,11 @@ class Segment(RightHandSide):
 
     def jacobian(self, tau: Tensor, h: Tensor) -> Tensor:
         t = self._time_to_read(tau, h)
-        found = checked_jacobian(self.chain.field, self.input_at(t), h, self.chain.jacobian_check)
+        matrix = checked_jacobian(self.chain.field, self.input_at(t), h, self.chain.jacobian_check)
         if self.chain.speed is None:
-            return found
+            return matrix
         speed = self.speed_at(t, h)
-        return (speed if found.dim() == h.dim() else over_matrices(speed)) * found
+        return (speed if matrix.dim() == h.dim() else over_matrices(speed)) * matrix
 
     def jacobian_cost(self, state: int) -> int:
         return jacobian_cost(self.chain.field)

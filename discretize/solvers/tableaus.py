@@ -172,9 +172,9 @@ class EmbeddedRungeKutta(ExplicitRungeKutta, EmbeddedMethod):
             ks.append(slope(tau if slope.steady else tau + c * dt, following))
         if not self.last_is_next:
             following = torch.addcmul(h, step, weighted(self.weights, ks))
-        found = StagedAttempt(following, step * weighted(self.e, ks), ks[-1] if self.last_is_next else None)
-        found.slopes = tuple(ks)
-        return found
+        result = StagedAttempt(following, step * weighted(self.e, ks), ks[-1] if self.last_is_next else None)
+        result.slopes = tuple(ks)
+        return result
 
     def between(self, share: float, ks: Sequence[Tensor]) -> Tensor:
         """Return (h(tau + share dt) - h) / dt to order 4, of the slopes at all stages; of pairs with `d`."""

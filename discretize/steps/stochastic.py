@@ -248,12 +248,12 @@ def noise_traits(field: VectorField) -> dict[Trait, str]:
         return {}
     changed, bits = _changes(field)
     matrix = changed.dim() > bits.dim()
-    found: dict[Trait, bool] = {
+    traits: dict[Trait, bool] = {
         "matrix noise": matrix,
         "noise of the state": bool(changed.any()),
         "noise across units": not matrix and bool((changed & ~bits).any()),
     }
-    return {trait: type(field).__name__ for trait, there in found.items() if there}
+    return {trait: type(field).__name__ for trait, there in traits.items() if there}
 
 
 def _changes(field: VectorField) -> tuple[Tensor, Tensor]:

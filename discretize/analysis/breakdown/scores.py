@@ -69,14 +69,14 @@ class Answers:
         if not isinstance(outputs, Tensor):
             raise TypeError(f"`model` returns {type(outputs).__name__}, of which no score is known; give a `metric`.")
         ends = self.of_sequences and outputs.dim() == 3
-        found = self.batch.last(outputs) if self.batch is not None and ends else outputs
-        shape = found.shape[:-1] if self.classes else found.shape
+        read = self.batch.last(outputs) if self.batch is not None and ends else outputs
+        shape = read.shape[:-1] if self.classes else read.shape
         if shape != self.targets.shape:
             raise ValueError(
                 f"`targets` are {tuple(self.targets.shape)} and the outputs {tuple(outputs.shape)}; give a `metric`, or targets "
                 f"of shape {tuple(shape)}."
             )
-        return found
+        return read
 
     def scored(self, outputs: Any) -> tuple[Tensor, Tensor]:
         """Return what the score is the mean of, and where it counts."""
@@ -107,12 +107,12 @@ def as_metric(targets: Any, metric: Callable[..., Any] | None, batch: Batch | No
         return metric if targets is None else lambda outputs: metric(outputs, targets)
     if targets is None:
         return None
-    found = Answers(checks.is_tensor("targets", targets), batch)
-    if padded and not found.of_sequences and (batch is None or batch.counts is None):
+    answers = Answers(checks.is_tensor("targets", targets), batch)
+    if padded and not answers.of_sequences and (batch is None or batch.counts is None):
         raise ValueError(
             "`targets` of sequences of different lengths need a `metric`: what counts beyond an end is not known here."
         )
-    return found
+    return answers
 
 
 def number_of(metric: Metric) -> Callable[[Any], float]:

@@ -63,7 +63,7 @@ def substitutes(
 ) -> list[Substitute]:
     """Run a call under each of the steps but its own; exact: the states of each part under the equation, as `run_with` has them
     over time; spread: of these."""
-    found = []
+    fields = []
     for name in steps:
         step = checked_method(name, "steps")
         if all(repr(part.step) == repr(step) for part in parts):
@@ -79,9 +79,9 @@ def substitutes(
                     within.enter_context(refined(parts, n))
                     states, result = run_with(parts, call, dice, over_time=True)
             except REFUSED as error:
-                found.append(Substitute(name, parts[0].substeps * n, math.nan, None, 0, str(error).split("\n")[0]))
+                fields.append(Substitute(name, parts[0].substeps * n, math.nan, None, 0, str(error).split("\n")[0]))
                 continue
             off = root_mean_square([(a - b)[~b.isnan()].double() for a, b in zip(states, exact, strict=True)])
             score = None if metric is None else float(metric(result))
-            found.append(Substitute(name, parts[0].substeps * n, off / spread if spread else math.inf * (off > 0), score, cost))
-    return found
+            fields.append(Substitute(name, parts[0].substeps * n, off / spread if spread else math.inf * (off > 0), score, cost))
+    return fields

@@ -47,13 +47,13 @@ def basins(
     points_of = _points(attractors, starts.shape[-1])
     size = sizes(system, starts, p)
     end = run(system, starts, p, length, 1, size)[-1]
-    found = torch.full((len(starts),), -1, device=starts.device)
+    owners = torch.full((len(starts),), -1, device=starts.device)
     nearest = torch.full_like(end[:, 0], tolerance)
     for k, points in enumerate(points_of):
         off = ((end[:, None] - points).abs() / torch.maximum(points.abs(), size)).amax(-1)
         here = off.amin(-1).nan_to_num(torch.inf)
-        found, nearest = torch.where(here < nearest, k, found), torch.minimum(nearest, here)
-    return found
+        owners, nearest = torch.where(here < nearest, k, owners), torch.minimum(nearest, here)
+    return owners
 
 
 def _points(attractors: Sequence[Tensor | PeriodicOrbit], units: int) -> list[Tensor]:

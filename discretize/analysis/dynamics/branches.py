@@ -166,9 +166,9 @@ class _Curve:
         """Take the sizes of units from the first point and its tangent; return it in these."""
         slopes = self.matrix(u)
         moved = self.size[:-1] * correction(slopes[None, :, :-1], slopes[None, :, -1])[0].abs()
-        found = torch.maximum((u * self.size)[:-1].abs(), torch.where(torch.isfinite(moved), moved, 0.0))
+        largest = torch.maximum((u * self.size)[:-1].abs(), torch.where(torch.isfinite(moved), moved, 0.0))
         # Below a rounding of 1 a unit that begins at 0, and stays there, is not told from rounding.
-        return self._resized(u, torch.where(found > torch.finfo(u.dtype).eps, found, self.size[:-1]))
+        return self._resized(u, torch.where(largest > torch.finfo(u.dtype).eps, largest, self.size[:-1]))
 
     def grown(self, point: _Point) -> _Point:
         """Return the point in larger sizes, where a unit has become twice as large as its size."""
@@ -242,9 +242,9 @@ def _next(curve: _Curve, point: _Point, length: float, longest: float) -> tuple[
 
 def _passed(curve: _Curve, a: _Point, b: _Point) -> Iterator[Bifurcation]:
     """Find the bifurcations between two neighbouring points, in the order of the branch."""
-    found = [_root(curve, a, b, k) for k in ((a.tests > 0) != (b.tests > 0)).nonzero()[:, 0].tolist()]
+    roots = [_root(curve, a, b, k) for k in ((a.tests > 0) != (b.tests > 0)).nonzero()[:, 0].tolist()]
     last: Tensor | None = None
-    for _, k, point in sorted(found, key=lambda one: one[:2]):
+    for _, k, point in sorted(roots, key=lambda one: one[:2]):
         if last is None or bool(((point.u - last).abs() > SAME * point.u.abs().clamp(min=1)).any()):  # else the other of a pair
             yield _named(curve, point, k, torch.maximum(a.eigenvalues.abs(), b.eigenvalues.abs()))
         last = point.u

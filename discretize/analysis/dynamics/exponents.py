@@ -58,8 +58,8 @@ class LyapunovSpectrum:
         unknown = sums[..., -1].isnan() | (sums[..., -1] >= 0) & (self.exponents.shape[-1] < self.h.shape[-1])
         last = (j - 1).clamp(min=0).unsqueeze(-1)
         following = self.exponents.gather(-1, j.clamp(max=self.exponents.shape[-1] - 1).unsqueeze(-1)).abs()
-        found = torch.where(inside, j + (sums.gather(-1, last) / following).squeeze(-1), j.to(sums.dtype))
-        return found.masked_fill(unknown, torch.nan)
+        sums_to = torch.where(inside, j + (sums.gather(-1, last) / following).squeeze(-1), j.to(sums.dtype))
+        return sums_to.masked_fill(unknown, torch.nan)
 
 
 @torch.no_grad()

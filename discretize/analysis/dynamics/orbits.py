@@ -57,7 +57,7 @@ def periodic_orbits(
     if not isinstance(system, Map):
         raise TypeError("`system` is a flow; the periodic orbits found here are those of a discretize.analysis.Map.")
     size = sizes(system, starts, p)
-    found: list[PeriodicOrbit] = []
+    orbits: list[PeriodicOrbit] = []
     for period in range(1, checks.positive_size("most", most) + 1):
         points = fixed_points(system.iterated(period), starts, p, tolerance=tolerance)
         fresh = [True] * len(points)
@@ -71,8 +71,8 @@ def periodic_orbits(
                 if points.index[other] == points.index[k] and any(_same(h, points.h[other], tolerance, size) for h in turn):
                     fresh[other] = False
             first = int(turn[:, 0].detach().argmin())
-            found.append(PeriodicOrbit(turn.roll(-first, 0), points.p[k], points.eigenvalues[k], points.growth[k]))
-    return found
+            orbits.append(PeriodicOrbit(turn.roll(-first, 0), points.p[k], points.eigenvalues[k], points.growth[k]))
+    return orbits
 
 
 def _turn(system: Map, h: Tensor, p: Tensor, period: int) -> Tensor:

@@ -33,7 +33,7 @@ def newton(residual: Residual, matrix: Matrix, u: Tensor, iterations: int = MOST
     Shape:   u (n, unknowns), residual the same, matrix (n, unknowns, unknowns) -> (n, unknowns), (n,).
     Source:  Deuflhard 2004, Newton Methods for Nonlinear Problems.
     """
-    found = torch.zeros(len(u), dtype=torch.bool, device=u.device)
+    converged = torch.zeros(len(u), dtype=torch.bool, device=u.device)
     share = u.new_ones(len(u), 1)
     off, rounding, count = residual(u), ROUNDINGS * torch.finfo(u.dtype).eps, 0
     for _ in range(iterations):
@@ -42,20 +42,20 @@ def newton(residual: Residual, matrix: Matrix, u: Tensor, iterations: int = MOST
         move = correction(slopes, off)
         # What a correction leaves is about its square: one that is down to the root of a rounding is the last.
         small = (move.abs() <= rounding**0.5 * 1e-2 * size).all(-1)
-        last = (small | _rounded(slopes, off, size)) & ~found
+        last = (small | _rounded(slopes, off, size)) & ~converged
         share = torch.where(last.unsqueeze(-1), 1.0, (2 * share).clamp(max=1.0))
         for _ in range(MOST_HALVINGS):
-            moved = torch.where(found.unsqueeze(-1), u, u + share * move)
+            moved = torch.where(converged.unsqueeze(-1), u, u + share * move)
             there = residual(moved)
-            better = (there.norm(dim=-1) <= (1 - share[:, 0] / 4) * off.norm(dim=-1)) | last | found
+            better = (there.norm(dim=-1) <= (1 - share[:, 0] / 4) * off.norm(dim=-1)) | last | converged
             if bool(better.all()):
                 break
             share = torch.where(better.unsqueeze(-1), share, share / 2)
-        u, off, found = moved, there, found | last
+        u, off, converged = moved, there, converged | last
         stuck = (share[:, 0] <= 2.0**-MOST_HALVINGS) | ~torch.isfinite(u).all(-1)
-        if bool((found | stuck).all()):
+        if bool((converged | stuck).all()):
             break
-    return u, found & torch.isfinite(u).all(-1), count
+    return u, converged & torch.isfinite(u).all(-1), count
 
 
 @torch.no_grad()

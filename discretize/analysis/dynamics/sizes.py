@@ -26,21 +26,21 @@ PROBE = 16.0  # a correction of which this part changes nothing is rounding
 def sizes(system: Dynamics, starts: Tensor, p: Tensor | float | None = None) -> Tensor:
     """Return the size of each unit, above 0: starts (n, state), p a number or (m,) -> (state,)."""
     starts = starts.detach()
-    found = starts.abs().median(0).values
-    if bool((found > 0).all()):
-        return found
+    medians = starts.abs().median(0).values
+    if bool((medians > 0).all()):
+        return medians
     h, at = _pairs(system, starts, p)
     residual, matrix = system.residual(h, at), at_rest(system, h, at)
     move = correction(matrix, residual)
     rounding = system.residual(h + move.nan_to_num() / PROBE, at) == residual
     moved = _median(move.masked_fill(rounding, 0).abs())
-    known = torch.where(found > 0, found, moved)
+    known = torch.where(medians > 0, medians, moved)
     inverse = torch.linalg.inv_ex(matrix)[0]
     reached = _median((inverse.abs() @ (matrix.abs() @ known).unsqueeze(-1)).squeeze(-1))
     least = torch.where(starts != 0, starts.abs(), torch.inf).amin(0)
     for other in (torch.maximum(moved, COUPLED * reached), least):
-        found = torch.where((found == 0) & (other > 0) & torch.isfinite(other), other, found)
-    return torch.where(found > 0, found, 1.0)
+        medians = torch.where((medians == 0) & (other > 0) & torch.isfinite(other), other, medians)
+    return torch.where(medians > 0, medians, 1.0)
 
 
 def powers_of_two(sizes: Tensor) -> Tensor:

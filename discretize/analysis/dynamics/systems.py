@@ -201,9 +201,9 @@ class Map(Dynamics):
 
     def iterated(self, times: int) -> Map:
         """Return the map that makes so many applications in one."""
-        found = copy.copy(self)
-        found.iterates = self.iterates * checks.positive_size("times", times)
-        return found
+        twin = copy.copy(self)
+        twin.iterates = self.iterates * checks.positive_size("times", times)
+        return twin
 
     def growth(self, eigenvalues: Tensor) -> Tensor:
         """Per application."""
@@ -273,8 +273,8 @@ def jacobian(system: Dynamics, h: Tensor, p: Tensor | float | None = None) -> Te
 
 def at_rest(system: Dynamics, h: Tensor, p: Tensor | float | None = None) -> Tensor:
     """Return the Jacobian of the residual, which is 0 at rest: h (n, state) -> (n, state, state)."""
-    found = jacobian(system, h, p)
-    return found - torch.eye(h.shape[-1], dtype=h.dtype, device=h.device) if isinstance(system, Map) else found
+    matrix = jacobian(system, h, p)
+    return matrix - torch.eye(h.shape[-1], dtype=h.dtype, device=h.device) if isinstance(system, Map) else matrix
 
 
 def as_parameters(p: object, h: Tensor) -> Tensor:

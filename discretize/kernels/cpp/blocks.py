@@ -73,15 +73,15 @@ class _BlockedRun:
         while self.reached < len(self.chain) and self.failure is None:
             block = _SegmentBlock(self.reached, min(self.reached + segments, len(self.chain)), h, carried)
             run = self._run(block, keep=0)
-            found = run.forward(self._read(projected, block), h, *weights)
+            states = run.forward(self._read(projected, block), h, *weights)
             taken = run.rows_of_steps
             if taken * a_step > self.memory and not run.failed.cause:
                 if block.end - block.first == 1:
                     raise _TooLong
                 segments = max(1, (block.end - block.first) // 2)
                 continue
-            self._take(block, run, found, hs)
-            h, carried = run.end(found), run.following
+            self._take(block, run, states, hs)
+            h, carried = run.end(states), run.following
             segments = max(1, int(0.8 * self.memory * (block.end - block.first) / (a_step * max(1, taken))))
         self.last = h
         return hs
@@ -101,12 +101,12 @@ class _BlockedRun:
             of_hs = of_h.new_zeros(len(self._ends(block)), *of_h.shape)
             of_hs[: len(wanted)] = wanted
             of_hs[-1] += of_h
-            of_read, of_start, *found = run.backward(of_hs)
+            of_read, of_start, *gradients = run.backward(of_hs)
             assert of_read is not None
             assert of_start is not None
             of_projected[rows] += of_read
             of_h = of_start
-            totals = [_sum(one, other) for one, other in zip(totals, found, strict=True)]
+            totals = [_sum(one, other) for one, other in zip(totals, gradients, strict=True)]
             self.request.stats["nfe_backward"] += run.engine.counts.evaluations
         return [of_projected, of_h + grad[0] if self.edges[0] == 0 else of_h, *totals]
 
@@ -179,8 +179,8 @@ class _Blocks(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         tensors = ctx.saved_tensors
         with torch.no_grad():
-            found = ctx.run.backward([None if t is None else t.detach() for t in tensors], grad)
-        wanted = [gradient if need else None for gradient, need in zip(found, ctx.needs_input_grad[1:], strict=True)]
+            gradients = ctx.run.backward([None if t is None else t.detach() for t in tensors], grad)
+        wanted = [gradient if need else None for gradient, need in zip(gradients, ctx.needs_input_grad[1:], strict=True)]
         inputs = [grad, *(tensor for tensor in tensors if tensor is not None)]
         return None, *once_only("gradient=Checkpointed", wanted, inputs)
 

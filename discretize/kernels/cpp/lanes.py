@@ -87,13 +87,13 @@ class _Lines:
 
     def _reduced(self, value: Value) -> list[str]:
         outer, size, inner = value.settings
-        found = []
+        lines = []
         for o, i in product(range(outer), range(inner)):
             name, *others = [self.of(value.of[0], (o * size + k) * inner + i) for k in range(size)]
             for other in others:
                 name = self._name(f"{name} + {other}" if value.operation == "sum" else f"larger({name}, {other})")
-            found.append(name)
-        return found
+            lines.append(name)
+        return lines
 
 
 def _places(axes: Axes) -> list[int]:

@@ -80,8 +80,10 @@ def functions_of(program: Program[CppText], dtype: torch.dtype) -> dict[str, int
         names = {PRODUCTS: ("multiply", "outer"), written: passes}
         if "Increments" in program.written.text:
             names[NOISE] = ("increments",)
-    found = {source: library(source, {"REAL": REALS[dtype]}) for source in names}
-    return {name: ctypes.cast(found[source][f"ctrnn_{name}"], c_void_p).value or 0 for source in names for name in names[source]}
+    libraries = {source: library(source, {"REAL": REALS[dtype]}) for source in names}
+    return {
+        name: ctypes.cast(libraries[source][f"ctrnn_{name}"], c_void_p).value or 0 for source in names for name in names[source]
+    }
 
 
 _templates: WeakKeyDictionary[Program[CppText], dict[int, tuple[ProgramStructure, Any]]] = WeakKeyDictionary()  # by networks
@@ -144,8 +146,8 @@ class SumBuffers:
         self.structure: Any = self.structures[0]
 
     def gradients(self, weights: Sequence[Tensor]) -> list[Tensor | None]:
-        found: list[Tensor | None] = _of_networks(self.program.gradients, self.networks, weights, self.tensors)
-        return found
+        results: list[Tensor | None] = _of_networks(self.program.gradients, self.networks, weights, self.tensors)
+        return results
 
 
 def _of_networks(function: Callable[..., object], networks: int | None, *given: Sequence[object]) -> Any:
@@ -162,9 +164,9 @@ def _of_networks(function: Callable[..., object], networks: int | None, *given: 
         structures.append((structure, [leaf is not None for leaf in leaves]))
         return [leaf for leaf in leaves if leaf is not None]
 
-    found = iter(torch.func.vmap(one)([list(each) for each in given], torch.empty(networks, device="cpu")))
+    results = iter(torch.func.vmap(one)([list(each) for each in given], torch.empty(networks, device="cpu")))
     structure, there = structures[0]
-    return compat.tree_unflatten([next(found).contiguous() if is_there else None for is_there in there], structure)
+    return compat.tree_unflatten([next(results).contiguous() if is_there else None for is_there in there], structure)
 
 
 def _addresses(tensors: Sequence[Tensor], networks: int) -> list[ctypes.Array[c_size_t]]:

@@ -288,8 +288,8 @@ def known_flow(field: VectorField, method: EmbeddedMethod, xs: Tensor) -> KnownK
     """The compiled kernel that has solved a field along such held samples, with all that was looked at for it."""
     projected = field.project(xs)
     needs = SolveNeeds(projected.requires_grad, method.implicit, False, projected.device, written=is_program(method))
-    found = known(field, _request(_COMPILED, projected.shape[-1], needs, projected.dtype), wait=False)
-    return None if found is None or isinstance(found.kernel, str) else found
+    kernel = known(field, _request(_COMPILED, projected.shape[-1], needs, projected.dtype), wait=False)
+    return None if kernel is None or isinstance(kernel.kernel, str) else kernel
 
 
 def plan_of_flow(found: KnownKernel, request: SolveRequest) -> SolvePlan | str:
@@ -308,8 +308,8 @@ def plan_of_flow(found: KnownKernel, request: SolveRequest) -> SolvePlan | str:
 
 def total(gradients: Sequence[Tensor | None]) -> Tensor | None:
     """Sum gradients, None counting as 0."""
-    found = [gradient for gradient in gradients if gradient is not None]
-    return sum(found[1:], found[0]) if found else None
+    present = [gradient for gradient in gradients if gradient is not None]
+    return sum(present[1:], present[0]) if present else None
 
 
 def _made(

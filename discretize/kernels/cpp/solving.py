@@ -212,9 +212,9 @@ class KernelRun:
         return h, error
 
     def _reports(self, batch: int) -> ctypes.Array[CtrnnReport]:
-        found = (CtrnnReport * batch)()
-        self.library.ctrnn_solve_reports(self.task.pointer, found)
-        return found
+        reports = (CtrnnReport * batch)()
+        self.library.ctrnn_solve_reports(self.task.pointer, reports)
+        return reports
 
     def _problem(self, hs: Tensor) -> CtrnnProblem:
         control = self.engine.control
@@ -362,10 +362,10 @@ class _KernelSolve(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         needed, tensors = ctx.needs_input_grad[1:], ctx.saved_tensors
         if reference.needs_graph(grad):
-            found = reference.gradients(partial(states_by_engine, ctx.run), tensors, needed, grad)
+            gradients = reference.gradients(partial(states_by_engine, ctx.run), tensors, needed, grad)
         else:
-            found = ctx.run.backward(grad)
-        return None, *(gradient if need else None for gradient, need in zip(found, needed, strict=True))
+            gradients = ctx.run.backward(grad)
+        return None, *(gradient if need else None for gradient, need in zip(gradients, needed, strict=True))
 
 
 def states_by_engine(run: KernelRun, projected: Tensor, h0: Tensor, *weights: object) -> Tensor:

@@ -164,8 +164,8 @@ class _TritonCall:
         """The input's products for all times, beside one another."""
         if not (projections := self.kernel.text.projections):
             return self.h0
-        found = [self._projection(each) for each in projections]
-        return found[0] if len(found) == 1 else torch.cat(found, -1)
+        products = [self._projection(each) for each in projections]
+        return products[0] if len(products) == 1 else torch.cat(products, -1)
 
     def _projection(self, of: Projection) -> Tensor:
         matrices = [self.matrices[k].view(-1, width)[row : row + of.depth] for k, row, width in of.products]
@@ -173,14 +173,14 @@ class _TritonCall:
         return xs.to(self.h0.dtype) @ matrix.to(self.h0.dtype)
 
     def _of_x(self, rows: Mapping[str, Tensor], products: Sequence[tuple[SumSide, int, int]], moves: Tensor | None) -> Tensor:
-        found: Tensor | None = None
+        total: Tensor | None = None
         for place, k, row in products:
             numbers = rows[place.buffer][..., place.first : place.first + place.width]
             numbers = (numbers if moves is None else numbers.where(moves, 0.0)).sum(1)
             each = numbers @ self.matrices[k].view(-1, self.xs.shape[-1])[row : row + place.width]
-            found = each if found is None else found.add_(each)
-        assert found is not None
-        return found
+            total = each if total is None else total.add_(each)
+        assert total is not None
+        return total
 
     def _launch(self, name: str, shape: Shape, given: tuple[Tensor, ...], how: Mapping[str, object]) -> None:
         time, batch, inputs = self.xs.shape
@@ -200,13 +200,13 @@ class _Calls:
     own_dt: bool
 
     def forward(self, keep: bool) -> tuple[Tensor, Tensor | None]:
-        found = [call.forward(keep) for call in self.each]
-        kept = [kept for _, kept in found if kept is not None]
-        return torch.stack([states for states, _ in found]), torch.stack(kept) if keep else None
+        results = [call.forward(keep) for call in self.each]
+        kept = [kept for _, kept in results if kept is not None]
+        return torch.stack([states for states, _ in results]), torch.stack(kept) if keep else None
 
     def backward(self, kept: Tensor, grad: Tensor, needed: tuple[bool, bool, bool]) -> list[Tensor | None]:
-        found = [call.backward(mine, of_hs, needed) for call, mine, of_hs in zip(self.each, kept, grad, strict=True)]
-        stacked = (None if parts[0] is None else torch.stack(parts) for parts in zip(*found, strict=True))
+        results = [call.backward(mine, of_hs, needed) for call, mine, of_hs in zip(self.each, kept, grad, strict=True)]
+        stacked = (None if parts[0] is None else torch.stack(parts) for parts in zip(*results, strict=True))
         of_xs, of_h0, of_dt, *of_weights = stacked
         of_xs = of_xs if self.own_xs or of_xs is None else of_xs.sum(0)
         return [of_xs, of_h0, of_dt if self.own_dt or of_dt is None else of_dt.sum(0), *of_weights]
@@ -216,12 +216,12 @@ def summed(
     rows: Mapping[str, Tensor], left: SumSide, right: SumSide | None, dtype: torch.dtype, moves: Tensor | None = None
 ) -> Tensor:
     """Sum numbers, or products of each with each, over samples and steps; moves: which samples count, all without it."""
-    found = []
+    sums = []
     for place in (left, right):
         if place is not None:
             numbers = rows[place.buffer][..., place.first : place.first + place.width]
-            found.append((numbers if moves is None else numbers.where(moves, 0.0)).flatten(0, -2))
-    one, *others = found
+            sums.append((numbers if moves is None else numbers.where(moves, 0.0)).flatten(0, -2))
+    one, *others = sums
     return (one.mT @ others[0]).to(dtype) if others else one.sum(0, dtype=dtype)
 
 

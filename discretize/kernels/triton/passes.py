@@ -142,8 +142,8 @@ class Pass:
     def carry(self, value: Value, name: str, following: Value) -> dict[tuple[int, int], str]:
         """Keep a value in registers from step to step, by names that begin so; `following` comes in its place."""
         cuts = self.draft.cuts(value, following)
-        self.carried[value] = found = {(first, size): f"{name}_{k}" for k, (first, size) in enumerate(cuts)}
-        return found
+        self.carried[value] = names = {(first, size): f"{name}_{k}" for k, (first, size) in enumerate(cuts)}
+        return names
 
     def exchange(self, value: Value, old: Value, targets: Mapping[str, str]) -> None:
         """Put a value in place of the carried one, of which a sample at rest keeps its own; targets: where it is stored, and what

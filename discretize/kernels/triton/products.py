@@ -156,9 +156,9 @@ def _add_sums(made: Operands, terms: dict[str, str]) -> None:
         if count == 1:
             lines.step.append(f"{some[0]} += tl.sum({terms[some[0]]}, 1)")
             continue
-        found = [f"{name}_sum" for name in some]
-        lines.step.append(f"{', '.join(found)} = sums_{count}({', '.join(terms[name] for name in some)})")
-        lines.step += [f"{name} += {each}" for name, each in zip(some, found, strict=True)]
+        sums = [f"{name}_sum" for name in some]
+        lines.step.append(f"{', '.join(sums)} = sums_{count}({', '.join(terms[name] for name in some)})")
+        lines.step += [f"{name} += {each}" for name, each in zip(some, sums, strict=True)]
 
 
 HELPERS = """

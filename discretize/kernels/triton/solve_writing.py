@@ -117,31 +117,31 @@ class SolvePasses:
 
     def evaluation(self, at_h: str, at_x: str, at_slope: str, behind: Pass | None = None) -> Pass:
         """behind: the pass of the same kernel whose names go before."""
-        found = self._pass({self.given["h"]: at_h} | ({self.given["x"]: at_x} if self.columns else {}), behind)
-        found.store(self.values.following, at_slope)
-        return found
+        values = self._pass({self.given["h"]: at_h} | ({self.given["x"]: at_x} if self.columns else {}), behind)
+        values.store(self.values.following, at_slope)
+        return values
 
     def replay(self, at_kept: str, at_slope: str, behind: Pass | None = None) -> Pass:
         """An evaluation of the state and the input that are kept, with the other values kept."""
         places = {value: f"{at_kept} + {self.kept[value]}" for value in self.given.values() if value in self.kept}
-        found = self._pass(places, behind)
+        values = self._pass(places, behind)
         for value in self.values.order:
-            if value in self.kept and value not in found.places:
-                found.store(value, f"{at_kept} + {self.kept[value]}")
-                found.out.unread, found.places[value] = True, f"{at_kept} + {self.kept[value]}"
-        found.store(self.values.following, at_slope)
-        return found
+            if value in self.kept and value not in values.places:
+                values.store(value, f"{at_kept} + {self.kept[value]}")
+                values.out.unread, values.places[value] = True, f"{at_kept} + {self.kept[value]}"
+        values.store(self.values.following, at_slope)
+        return values
 
     def back(self, at_kept: str, at_q: str, at_of_h: str, at_of_x: str, behind: Pass) -> tuple[Pass, Sums]:
         """The cotangents of the state and of the input, and operands of sums at `at_operands`."""
         places = {self.given["cotangent"]: at_q} | {value: f"{at_kept} + {place}" for value, place in self.kept.items()}
-        found = self._pass(places, behind)
+        values = self._pass(places, behind)
         known = {value: SumSide("kept", place, value.width) for value, place in self.kept.items()}
-        sums, operands = operands_of(found, known, self.values.sums)
-        found.store(self.gradients["h"], at_of_h)
+        sums, operands = operands_of(values, known, self.values.sums)
+        values.store(self.gradients["h"], at_of_h)
         if "x" in self.gradients and self.columns:
-            found.store(self.gradients["x"], at_of_x)
-        return found, Sums(self.width, operands, sums)
+            values.store(self.gradients["x"], at_of_x)
+        return values, Sums(self.width, operands, sums)
 
     def _pass(self, places: dict[Value, str], behind: Pass | None) -> Pass:
         if behind is None:

@@ -63,8 +63,8 @@ class TritonSolveKernel:
 
     def gradients(self, weights: Weights, sums: Sequence[Sequence[Tensor]]) -> list[Tensor | None]:
         """To the weights, from each program's sums."""
-        found = [program.gradients(weights, mine) for program, mine in zip(self.programs, sums, strict=True)]
-        return [total(each) for each in zip(*found, strict=True)]
+        results = [program.gradients(weights, mine) for program, mine in zip(self.programs, sums, strict=True)]
+        return [total(each) for each in zip(*results, strict=True)]
 
 
 STEPS_A_SEGMENT, STEPS_AT_ALL = 4, 32  # for which there is room at first
@@ -229,11 +229,11 @@ class TritonRun(KernelRun):
         return self.ends[0, row : row + 1], self.ends[1, row : row + 1]
 
     def _reports(self, batch: int) -> ctypes.Array[CtrnnReport]:
-        found = (CtrnnReport * batch)()
-        rows, names = np.ctypeslib.as_array(found), (*NUMBERS, *COUNTS)
+        reports = (CtrnnReport * batch)()
+        rows, names = np.ctypeslib.as_array(reports), (*NUMBERS, *COUNTS)
         for name, column in zip(names, (*self.numbers.T.cpu().numpy(), *self.counts.T.cpu().numpy()), strict=True):
             rows["rejected_last" if name == "held_back" else name] = column
-        return found
+        return reports
 
 
 @dataclass(eq=False)

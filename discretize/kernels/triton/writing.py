@@ -212,8 +212,8 @@ def operands_of(
             backward.store(value, f"at_operands + {stored[value].first}")
         return SumSide("operands", stored[value].first + first, width)
 
-    found = [(place(left, 0, left.width), None if right is None else place(right, 0, right.width)) for left, right in sums]
-    return tuple(found), total
+    operands = [(place(left, 0, left.width), None if right is None else place(right, 0, right.width)) for left, right in sums]
+    return tuple(operands), total
 
 
 def _kernel(template: str, made: Pass, widths: dict[str, int], name: str) -> str:

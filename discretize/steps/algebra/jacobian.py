@@ -21,8 +21,8 @@ __all__ = ["JacobianCheck", "checked_jacobian", "declares_jacobian", "jacobian",
 def jacobian(field: VectorField, projected: Tensor, h: Tensor) -> Tensor:
     """dF_i/dh_k, itself differentiable: (..., projected), (..., state) -> (..., state, state)."""
     check = None if torch.compiler.is_compiling() or not declares_jacobian(field) else _CHECKS.setdefault(field, JacobianCheck())
-    found = checked_jacobian(field, projected, h, check)
-    return torch.diag_embed(found) if field.bandwidths == (0, 0) else found
+    matrix = checked_jacobian(field, projected, h, check)
+    return torch.diag_embed(matrix) if field.bandwidths == (0, 0) else matrix
 
 
 def checked_jacobian(field: VectorField, projected: Tensor, h: Tensor, check: JacobianCheck | None) -> Tensor:
@@ -33,11 +33,11 @@ def checked_jacobian(field: VectorField, projected: Tensor, h: Tensor, check: Ja
     if not declares_jacobian(field):
         return field.jacobian(projected, h)
     _check_bandwidths(field.bandwidths)
-    found = _called(field, projected, h)
-    _check_like(found, h, diagonal=field.bandwidths == (0, 0))
+    matrix = _called(field, projected, h)
+    _check_like(matrix, h, diagonal=field.bandwidths == (0, 0))
     if check is not None:
-        check(field, projected, h, found)
-    return found
+        check(field, projected, h, matrix)
+    return matrix
 
 
 def jacobian_cost(field: VectorField | DelayedField) -> int:
