@@ -302,16 +302,16 @@ def decided(entry: Entry) -> Claim:
     Returns: a `Claim`. False needs a counterexample, and a correction needs a proof: without either it is undecided.
     """
     start = perf_counter()
-    found = [statement.decide() for statement in entry.statements]
-    verdict, evidence = _verdict(entry, found), _evidence(entry.statements, found)
-    refuted = next((v for v in found if v.holds is False), None)
+    verdicts = [statement.decide() for statement in entry.statements]
+    verdict, evidence = _verdict(entry, verdicts), _evidence(entry.statements, verdicts)
+    refuted = next((v for v in verdicts if v.holds is False), None)
     numbers = {} if refuted is None else dict(refuted.counterexample or {})
     if numbers:
         evidence += "; counterexample: " + ", ".join(f"{k} = {v}" for k, v in numbers.items())
     correction: str | None = None
     right: tuple[PrintedFormula, ...] = ()
-    certificates = _certificates("print", entry.statements, found)
-    conditions = tuple(dict.fromkeys(condition for v in found for condition in v.defined_on))
+    certificates = _certificates("print", entry.statements, verdicts)
+    conditions = tuple(dict.fromkeys(condition for v in verdicts for condition in v.defined_on))
     defined_on = tuple(dict.fromkeys(condition_words(conditions)))
     if verdict == HOLDS and defined_on:
         verdict = HOLDS_ASSUMING

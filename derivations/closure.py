@@ -128,13 +128,13 @@ def _closed_under(field: Any, free: Iterable[str] | None) -> Closure:
             free = [name for name, parameter in field.named_parameters() if parameter.requires_grad]
         field = traced
     reading, orthant = _readings(field, free)
-    found = _decided(field, reading, orthant)
+    verdict = _decided(field, reading, orthant)
     try:
-        accepted = concludes(_says(reading, orthant, found.group), found.certificate).true
+        accepted = concludes(_says(reading, orthant, verdict.group), verdict.certificate).true
     except (NotShown, Unreadable) as refused:
         raise UnknownRate(f"of `{field.name}` the checker does not accept the proof that was found: {refused}") from None
-    assert accepted, found.group
-    return found
+    assert accepted, verdict.group
+    return verdict
 
 
 def _decided(field: SymbolicField, reading: FieldReading, orthant: FieldReading) -> Closure:
@@ -157,32 +157,32 @@ def _closed_with_delays(late: Any, free: Iterable[str] | None) -> Closure:
     """Find what a field with delays absorbs: its past is an input, read at t - d, and on the clock c at t - c^-1(c(t) - d)."""
     field, names = late.field, [free] if isinstance(free, str) else free
     chosen = [name for name, p in field.named_parameters() if p.requires_grad] if names is None else list(names)
-    found = _closed_under(late, [f"field.{name}" for name in chosen if name != "delays"])
-    read = (*found.witness, *found.rates.values())
+    verdict = _closed_under(late, [f"field.{name}" for name in chosen if name != "delays"])
+    read = (*verdict.witness, *verdict.rates.values())
     renamed = {each: Symbol(each.name.removeprefix("field."), **each.assumptions0) for e in read for each in e.free_symbols}
-    rates = {rate: stands_for.xreplace(renamed) for rate, stands_for in found.rates.items()}
-    witness = [Eq(e.lhs.xreplace(renamed), e.rhs.xreplace(renamed), evaluate=False) for e in found.witness]
-    found = replace(found, witness=tuple(witness), rates=rates)
-    if found.group == NONE:
-        return found
+    rates = {rate: stands_for.xreplace(renamed) for rate, stands_for in verdict.rates.items()}
+    witness = [Eq(e.lhs.xreplace(renamed), e.rhs.xreplace(renamed), evaluate=False) for e in verdict.witness]
+    verdict = replace(verdict, witness=tuple(witness), rates=rates)
+    if verdict.group == NONE:
+        return verdict
     c, inverse, t = Function("c"), Function("c^-1"), Symbol("t", real=True)
     delays = [Symbol(f"d_{k + 1}", positive=True) for k in range(field.count)]
     if field.of_time:
         moved = [Eq(Function(f"{d}'")(t), t - inverse(c(t) - Function(str(d))(c(t))), evaluate=False) for d in delays]
-        said = f"{found.assumption}; the delays may be any functions of time"
-        return replace(found, assumption=said, witness=(*found.witness, *moved))
+        said = f"{verdict.assumption}; the delays may be any functions of time"
+        return replace(verdict, assumption=said, witness=(*verdict.witness, *moved))
     kept = (
         "a delay stays one number where c(t) - c(t - d') = d at all t: for every d on affine clocks alone, for one d also where "
     )
     if "delays" not in chosen:
         stay = tuple(Eq(c(t) - c(t - d), d, evaluate=False) for d in delays)
         said = f"{kept}c(t) - t has it as a period; the delays are not free, so that no c' but 1 is absorbed at constant speed"
-        return replace(found, group=NONE, assumption=said, witness=stay, unit=delays[0])
-    group = found.group.replace(EVERY_WARP, RESCALING).replace("warps", RESCALING)
+        return replace(verdict, group=NONE, assumption=said, witness=stay, unit=delays[0])
+    group = verdict.group.replace(EVERY_WARP, RESCALING).replace("warps", RESCALING)
     scaled = tuple(Eq(Symbol(f"{d}'", positive=True), d / speed, evaluate=False) for d in delays)
-    _, *rest = found.assumption.split("; ")
+    _, *rest = verdict.assumption.split("; ")
     said = "; ".join(["c' is a constant", *rest, f"{kept}c has a periodic part with the period d'"])
-    return replace(found, group=group, assumption=said, witness=(*found.witness, *scaled), unit=delays[0])
+    return replace(verdict, group=group, assumption=said, witness=(*verdict.witness, *scaled), unit=delays[0])
 
 
 def _readings(field: SymbolicField, free: Iterable[str] | None) -> tuple[FieldReading, FieldReading]:

@@ -59,8 +59,8 @@ def digests() -> dict[str, dict[str, str]]:
 
 def recorded() -> dict[str, dict[str, dict[str, Any]]]:
     """Return the records: "claims", pairs of a digest and a verdict by source and label; "made of", digests by chapter."""
-    found: dict[str, dict[str, dict[str, Any]]] = json.loads(RECORDS.read_text(encoding="utf-8"))
-    return found
+    records: dict[str, dict[str, dict[str, Any]]] = json.loads(RECORDS.read_text(encoding="utf-8"))
+    return records
 
 
 def digest(claim: Mapping[str, Any]) -> str:

@@ -57,10 +57,10 @@ def _of_sum(e: Expr, letters: Set[Symbol]) -> NumberSet | None:
     total: NumberSet | None = Interval(0, 0)
     for term in e.args:
         own = (term.free_symbols & letters).difference(*(other.free_symbols for other in e.args if other != term))
-        found = Interval(term, term) if isinstance(term, Number) else values_of(term, own)
-        if found == REALS:
+        interval = Interval(term, term) if isinstance(term, Number) else values_of(term, own)
+        if interval == REALS:
             return REALS
-        total = None if total is None or found is None else _plus(total, found)
+        total = None if total is None or interval is None else _plus(total, interval)
     return total
 
 

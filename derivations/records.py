@@ -71,12 +71,12 @@ def _lines(table: Mapping[str, object]) -> str:
 
 def followed(file: Path) -> set[Path]:
     """Find a file and all files of ours that it imports, that these import, and so on."""
-    found, new = {file}, [file]
+    files, new = {file}, [file]
     while new:
-        inside = _imported(new.pop()) - found
-        found |= inside
+        inside = _imported(new.pop()) - files
+        files |= inside
         new += inside
-    return found
+    return files
 
 
 @cache
@@ -118,10 +118,10 @@ def _files(name: str) -> list[Path]:
 
 def digest(files: Iterable[Path], more: str = "") -> str:
     """Digest the names and contents of files, and further words."""
-    found = sha256(more.encode())
+    hashed = sha256(more.encode())
     for file in files:
-        found.update(f"\n{file.relative_to(ROOT).as_posix()} {_of_file(file)}".encode())
-    return found.hexdigest()[:20]
+        hashed.update(f"\n{file.relative_to(ROOT).as_posix()} {_of_file(file)}".encode())
+    return hashed.hexdigest()[:20]
 
 
 @cache

@@ -162,8 +162,8 @@ def _text(cell: str | Basic | PrintedFormula) -> str:
 
 def _wrapped(start: str, text: str, width: int) -> list[str]:
     indent = " " * len(start)
-    found = textwrap.wrap(start + text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
-    return [line.rstrip() for line in found] or [start.rstrip()]
+    lines = textwrap.wrap(start + text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return [line.rstrip() for line in lines] or [start.rstrip()]
 
 
 def _typed(excerpt: Excerpt, width: int) -> Iterator[str]:
@@ -206,13 +206,13 @@ def _typed_in_html(excerpt: Excerpt) -> str:
 
 
 def _html(part: ReportPart) -> str:
-    found = _typed_in_html(part.excerpt) if part.excerpt is not None else ""
+    text = _typed_in_html(part.excerpt) if part.excerpt is not None else ""
     rows = ""
     for finding in part.findings:
         colour = COLOURS[TRUTH.get(WORDS[finding.verdict].kind)]
         rows += _row(f'<span style="color:{colour}">{escape(finding.verdict)}</span>', [finding.words])
         rows += "".join(_row(escape(label), cells) for label, cells in finding.shown)
-    return f"{found}<table><tbody>{rows}</tbody></table>"
+    return f"{text}<table><tbody>{rows}</tbody></table>"
 
 
 def _row(head: str, cells: Sequence[str | Basic | PrintedFormula]) -> str:

@@ -123,13 +123,13 @@ class FieldReading:
             if any(not reads.get(u, frozenset()) <= reads[letter] for letter in values for u in values[letter].free_symbols):
                 continue  # a constant that would read data, or a gate more of them than it does
             where = {primed: values.get(letter, letter) for letter, primed in self.primed().items()}
-            found = check(Identity("", "", "", self.member(), speed * ImmutableDenseMatrix(self.flow), where=where))
-            if found.holds:
+            verdict = check(Identity("", "", "", self.member(), speed * ImmutableDenseMatrix(self.flow), where=where))
+            if verdict.holds:
                 given = {letter: e for e, letter in self.fixed.items()}
                 return Absorbed(
                     {letter: value.xreplace(given) for letter, value in values.items()},
-                    tuple(str(condition.xreplace(given)) for condition in found.defined_on),
-                    (_named(where), *found.certificate),
+                    tuple(str(condition.xreplace(given)) for condition in verdict.defined_on),
+                    (_named(where), *verdict.certificate),
                 )
         return None
 
@@ -138,8 +138,8 @@ class FieldReading:
         roots = {primed: sqrt(speed) * letter for letter, primed in new.items() if letter in self._of_noise}
         others = [primed for primed in new.values() if primed not in roots]
         left = [e for e in (expand(equation.xreplace(roots)) for equation in equations) if e != 0]
-        found = solve(left, others, dict=True) if left else [{}]
-        return [{**solution, **roots} for solution in found] if roots else []
+        solutions = solve(left, others, dict=True) if left else [{}]
+        return [{**solution, **roots} for solution in solutions] if roots else []
 
     def _by_powers(self, new: Mapping[Symbol, Symbol]) -> list[dict[Symbol, Expr]]:
         """The solution in which each slot is multiplied by a power of c', so that each product of slots is by c' itself."""

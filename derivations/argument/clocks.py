@@ -92,10 +92,10 @@ def _inverse(c: Expr, t: Symbol) -> Expr | None:
         return None
     time, shown = Dummy(t.name, nonnegative=True), Dummy(t.name, nonnegative=True)
     try:
-        found = solve(c.xreplace({t: time}) - shown, time)
+        solutions = solve(c.xreplace({t: time}) - shown, time)
     except NotImplementedError:
         return None
-    for candidate in found:
+    for candidate in solutions:
         there = _plain(c.xreplace({t: candidate}) - shown)
         back = _plain(candidate.xreplace({shown: c.xreplace({t: time})}) - time)
         if there == 0 and back == 0:

@@ -91,11 +91,11 @@ def _differentiable(e: Expr, t: Symbol) -> Iterator[Basic]:
 
 
 def _positive(e: Expr, t: Symbol) -> Iterator[Basic]:
-    found = Less(S.Zero, e, strict=True, region={t: (0, oo)}).decide()
-    if found.holds is False and _is_known(e, t):
-        raise _NoClock(f"is not real, or has no derivative, at {t} = {_moment(found.counterexample, t)}, where {e} <= 0.")
-    yield from found.defined_on
-    if not found.holds and not _waves_hold(e, t, strict=True):
+    verdict = Less(S.Zero, e, strict=True, region={t: (0, oo)}).decide()
+    if verdict.holds is False and _is_known(e, t):
+        raise _NoClock(f"is not real, or has no derivative, at {t} = {_moment(verdict.counterexample, t)}, where {e} <= 0.")
+    yield from verdict.defined_on
+    if not verdict.holds and not _waves_hold(e, t, strict=True):
         yield StrictGreaterThan(e, 0, evaluate=False)
 
 
@@ -152,9 +152,9 @@ def _is_known(e: Expr, t: Symbol) -> bool:
 
 def _backwards(speed: Expr, t: Symbol) -> Expr | None:
     """A moment at which the speed is proved to be negative, if one is found."""
-    found = Less(S.Zero, speed, region={t: (0, oo)}).decide()
-    if found.holds is False:
-        return _moment(found.counterexample, t)
+    verdict = Less(S.Zero, speed, region={t: (0, oo)}).decide()
+    if verdict.holds is False:
+        return _moment(verdict.counterexample, t)
     with np.errstate(all="ignore"):
         speeds = np.broadcast_to(lambdify(t, speed, ["scipy", "numpy"])(MOMENTS), MOMENTS.shape)
     real = np.where(np.isreal(speeds) & np.isfinite(speeds), np.real(speeds), np.inf)

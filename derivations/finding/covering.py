@@ -66,7 +66,7 @@ def _vanishes(term: Term, x: Term, m: Term, facts: Facts) -> bool:
         if numbers is None:
             return False
         with suppress(NotShown):
-            found = ball(there, numbers)
-            if isinstance(found, acb) or not found.contains(0):
+            value = ball(there, numbers)
+            if isinstance(value, acb) or not value.contains(0):
                 return False
     return True

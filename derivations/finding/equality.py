@@ -123,8 +123,8 @@ def _by_parts(
     letter = ("v", x)
     inside = {**facts, letter: frozenset({"real"})} if kind == "int" else _counted(letter, low, facts)
     with suppress(NotShown, ValueError):
-        found = explained([body], inside, assumed)
-        parts = _linear(found, found.arithmetic().value(body), letter)
+        term = explained([body], inside, assumed)
+        parts = _linear(term, term.arithmetic().value(body), letter)
         if parts and parts != [(ONE, body)]:
             case = _case_of([body, *chain.from_iterable(parts)], inside, hint, assumed)
             line = ("linear", parts, case["generators"], case["lines"])
@@ -240,10 +240,10 @@ def _of_integral(integral: Term, facts: Facts, hint: Antiderivative, assumed: Ma
     for end in (low, high):
         if end in INFINITY:
             there, u, there_known = approach(antiderivative, letter, end, "+", facts)
-            found = find_limit(there, u, ("oo",), there_known)
-            if found is None:
+            limit = find_limit(there, u, ("oo",), there_known)
+            if limit is None:
                 return None
-            limits.append((end, found))
+            limits.append((end, limit))
     try:
         case = _case_of([body, taken(("diff", x, antiderivative))], inside, hint, {**assumed, **within})
     except ValueError:
@@ -315,14 +315,14 @@ def _subjects(term: Term, facts: Facts) -> Iterator[Term]:
 
 def _factors_that_are_letters(term: Term) -> Iterator[Term]:
     """Yield the letters of a product of numbers, letters and their powers; nothing for another term."""
-    found = []
+    letters = []
     for part in _factors(term):
         base = part[1] if part[0] == "^" and part[2][0] == "q" else part
         if base[0] in ("v", "call"):
-            found.append(base)
+            letters.append(base)
         elif base[0] not in ("q", "exp"):
             return
-    yield from found
+    yield from letters
 
 
 def _factors(term: Term) -> Iterator[Term]:

@@ -38,8 +38,8 @@ class Explained:
 
     def case(self) -> dict[str, Any]:
         """Return the generators and lines as data of a certificate."""
-        found = {"generators": self.generators, "lines": list(self.lines.items())}
-        return {**found, "where": self.where} if self.where else found
+        case = {"generators": self.generators, "lines": list(self.lines.items())}
+        return {**case, "where": self.where} if self.where else case
 
     def generators_as_terms(self) -> list[Term]:
         return [written(term) for term in self.generators]

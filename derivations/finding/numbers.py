@@ -48,7 +48,7 @@ def on_the_surface(term: Term) -> Iterator[Term]:
 
 def random_numbers(quantities: Iterable[Term], facts: Facts, dice: random.Random, trial: int = TRIALS) -> dict[Term, fmpq] | None:
     """Draw a number for each as its facts allow, small ones in the first trials. Slopes are positive, as those of clocks are."""
-    found = {}
+    numbers = {}
     for quantity in quantities:
         allowed = [HOLDS[fact] for fact in facts.get(quantity, ())]
         slope = quantity[0] == "call" and any(quantity[2])
@@ -58,11 +58,11 @@ def random_numbers(quantities: Iterable[Term], facts: Facts, dice: random.Random
                 value = fmpq(int(value.p) // int(value.q))
             value = abs(value) + fmpq(1, 8) * (value == 0) if slope else value
             if all(holds(value) for holds in allowed):
-                found[quantity] = value
+                numbers[quantity] = value
                 break
         else:
             return None
-    return found
+    return numbers
 
 
 def _drawn(dice: random.Random, trial: int) -> fmpq:

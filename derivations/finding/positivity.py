@@ -89,8 +89,8 @@ def _is_otherwise(term: Term, wanted: Signs, search: Search) -> bool:
             return False
         with suppress(NotShown):
             if all(_sign_at(of, numbers) in signs for of, signs in search.assumed.items()):
-                found = _sign_at(term, numbers)
-                if found is not None and found not in wanted:
+                sign = _sign_at(term, numbers)
+                if sign is not None and sign not in wanted:
                     return True
     return False
 

@@ -259,12 +259,12 @@ class Judge:
         anew = tuple(other for name in sorted(names) for other in paper.anew.get(name, ()))
         restricted, times = self._restricted(meaning), tuple(meaning.times)
         unread = "" if own else self._may_be_restricted(names)
-        found = [Meant(tuple(formulas), s, meaning.within, restricted, anew, times, question, unread) for s in statements]
+        meanings = [Meant(tuple(formulas), s, meaning.within, restricted, anew, times, question, unread) for s in statements]
         sizes = sizes or next((d.sizes for d in used if d.sizes), "")
-        self.add(label, words, *found, meaning=meaning, sizes=sizes, about=about, of_sides=of_sides)
+        self.add(label, words, *meanings, meaning=meaning, sizes=sizes, about=about, of_sides=of_sides)
         if question:
             left: Any = formulas[0].args[0]
-            paper.anew.setdefault(_given(left), []).extend(found)
+            paper.anew.setdefault(_given(left), []).extend(meanings)
 
     def _may_be_restricted(self, names: set[str]) -> str:
         """Say which formula may be true of some numbers alone: it is not read, or for another index."""

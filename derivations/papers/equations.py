@@ -136,10 +136,10 @@ class Paper:
 
     def labelled(self, label: str, line: Token) -> PaperEquation:
         """Return the equation of a label. Raises: Unread if there is none, or several."""
-        found = [e for e in self.equations if label in e.labels.values() or e.label == label]
-        if len(found) != 1:
-            raise Unread(line, f"there {'are several equations' if found else 'is no equation'} with the label {label}")
-        return found[0]
+        equations = [e for e in self.equations if label in e.labels.values() or e.label == label]
+        if len(equations) != 1:
+            raise Unread(line, f"there {'are several equations' if equations else 'is no equation'} with the label {label}")
+        return equations[0]
 
     def doubt(self, names: Iterable[str], place: Token) -> None:
         for name in names:

@@ -115,7 +115,7 @@ def front_matter(text: str, tex: bool) -> tuple[FrontMatter, str]:
     Raises:  Unread for lines that say nothing of this.
     """
     lines = re.split(r"\r\n?|\n", text)  # no others, which are within a comment in TeX
-    found = FrontMatter()
+    front = FrontMatter()
     if tex:
         said = {n: line.partition(":")[2] for n, line in enumerate(lines) if re.match(r"\s*%\s*ctrnn\s*:", line)}
     else:
@@ -128,16 +128,16 @@ def front_matter(text: str, tex: bool) -> tuple[FrontMatter, str]:
         key = line.partition(":")[0].strip()
         for part in [line] if key in ("equations", *IGNORED) else line.split(";"):
             if part.strip():
-                _read_line(part, Token("", "", n + 1, 1), found)
-    _check_cycles(found)
-    for letter in list(found.letters.values()):
+                _read_line(part, Token("", "", n + 1, 1), front)
+    _check_cycles(front)
+    for letter in list(front.letters.values()):
         for argument in letter.arguments:
             if argument == NAMELESS:
                 continue
-            within = found.letters.setdefault(argument, Letter(argument))
-            if any(found.letters.get(name, within).arguments for name in within.arguments):
+            within = front.letters.setdefault(argument, Letter(argument))
+            if any(front.letters.get(name, within).arguments for name in within.arguments):
                 raise Unread(Token("", "", 1, 1), f"{letter.name}: functions of functions of functions are not read")
-    return found, "\n".join(lines)
+    return front, "\n".join(lines)
 
 
 def _read_line(line: str, place: Token, found: FrontMatter) -> None:

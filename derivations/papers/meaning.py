@@ -237,25 +237,25 @@ class Meaning:
         if free and (others := [v for v, _ in variables if not inner.has(v)]):
             reason = f"a derivative by {others[0]} of {plain(target)}, which is not declared as a function of {others[0]}"
             raise Lacking(reason, f"{name}: function of {others[0]}")
-        found = differentiated(inner, *variables)
+        derivative = differentiated(inner, *variables)
         if self._rated(inner, names, left):
             if len(variables) > 1:
                 raise ValueError("a derivative by several letters of what obeys an equation is not read")
-            (v, n), found = variables[0], inner
+            (v, n), derivative = variables[0], inner
             for _ in range(n):
-                found = self._by_chain(found, v, left)
+                derivative = self._by_chain(derivative, v, left)
         for v, _ in variables:
             if isinstance(v, Symbol) and v.name not in left and (there := self._inside(v, v.name)) != v:
-                found = Subs(found, v, there)
-        return found
+                derivative = Subs(derivative, v, there)
+        return derivative
 
     def _rated(self, e: Expr, names: Container[str], left: Container[str]) -> list[Expr]:
         """Find values of functions that obey an equation, at places that depend on letters; none of what is a slope already."""
         rated = [f for f in e.atoms(AppliedUndef) if name_of_value(f) in self.known.rates and name_of_value(f) not in left]
-        found = [f for f in rated if any(u.name in names for u in f.free_symbols if isinstance(u, Symbol))]
-        if isinstance(e, AppliedUndef) and found == [e] and isinstance(e.args[0], Symbol):
+        functions = [f for f in rated if any(u.name in names for u in f.free_symbols if isinstance(u, Symbol))]
+        if isinstance(e, AppliedUndef) and functions == [e] and isinstance(e.args[0], Symbol):
             return []  # the slope of h(t) is known, or stays
-        return sorted(found, key=str)
+        return sorted(functions, key=str)
 
     def _by_chain(self, e: Expr, v: Symbol, left: frozenset[str]) -> Expr:
         """Differentiate, by v, what holds functions that obey equations: with letters in place of their values and slopes."""
@@ -291,12 +291,12 @@ class Meaning:
 
 def differentiated(e: Expr, *variables: tuple[Expr, int]) -> Derivative:
     """Write a derivative of what may be one itself, with numbers as orders: not evaluated, SymPy leaves 1 + 1 as it is."""
-    found = Derivative(e, *variables)
-    if all(isinstance(n, Integer) for _, n in found.variable_count):
-        return found
+    derivative = Derivative(e, *variables)
+    if all(isinstance(n, Integer) for _, n in derivative.variable_count):
+        return derivative
     with evaluate(True):
-        orders = [(v, n.doit()) for v, n in found.variable_count]
-    return Derivative(found.expr, *orders)
+        orders = [(v, n.doit()) for v, n in derivative.variable_count]
+    return Derivative(derivative.expr, *orders)
 
 
 def put(e: Expr, values: Mapping[Any, Expr]) -> Expr:
@@ -368,19 +368,19 @@ class Meant:
         for words, statement in self.times:
             if not statement.decide():
                 return Verdict(UNDECIDED, 0.0, words)
-        found = self.meant.decide()
-        for_some = f"it is not so of every number, and {self.unread} it is" if self.unread and found.holds is False else ""
-        if for_some or (self.question and not found.holds):
-            return Verdict(UNDECIDED, found.seconds, self.question or for_some)
-        if found.counterexample is None:
-            named = {p for condition in found.defined_on for p in self.within if condition.has(p)}
+        verdict = self.meant.decide()
+        for_some = f"it is not so of every number, and {self.unread} it is" if self.unread and verdict.holds is False else ""
+        if for_some or (self.question and not verdict.holds):
+            return Verdict(UNDECIDED, verdict.seconds, self.question or for_some)
+        if verdict.counterexample is None:
+            named = {p for condition in verdict.defined_on for p in self.within if condition.has(p)}
             said = (f"{letter} = {value}" for p, (letter, value) in self.within.items() if p in named)
-            return replace(found, evidence="; ".join((found.evidence, *said)))
+            return replace(verdict, evidence="; ".join((verdict.evidence, *said)))
         if self.restricted:
             why = f"it is not so of every {self.restricted}, and whether of the one that is supposed is not seen"
-            return Verdict(UNDECIDED, found.seconds, why)
-        numbers = dict(found.counterexample)
+            return Verdict(UNDECIDED, verdict.seconds, why)
+        numbers = dict(verdict.counterexample)
         for p, (letter, value) in self.within.items():
             if p in numbers:
                 numbers[letter] = value.xreplace({p: numbers.pop(p)}).doit()
-        return replace(found, counterexample=numbers)
+        return replace(verdict, counterexample=numbers)

@@ -317,11 +317,11 @@ class FormulaReader(Values):
         return Limit(self._within(body, word, letter), letter, at, side or default)
 
     def point(self, tree: Node) -> tuple[Expr, str]:
-        found = [part for part in tree.children if part is not None]
-        minus = isinstance(found[0], Word) and found[0].type == "MINUS"
-        what = found[minus]
+        parts = [part for part in tree.children if part is not None]
+        minus = isinstance(parts[0], Word) and parts[0].type == "MINUS"
+        what = parts[minus]
         value = oo if isinstance(what, Word) else self.visit(what)
-        side = {"PLUS": "+", "MINUS": "-"}[found[-1].type] if len(found) > minus + 1 else ""
+        side = {"PLUS": "+", "MINUS": "-"}[parts[-1].type] if len(parts) > minus + 1 else ""
         return (self.negative(value) if minus else value), side
 
     def _within(self, body: Node, word: Any, letter: Symbol) -> Expr:

@@ -63,13 +63,13 @@ def _said(equation: PaperEquation) -> Definition:
 
 
 def _named(paper: Paper, labels: Sequence[str], related: Related) -> list[Definition]:
-    found = list[Definition]()
+    definitions = list[Definition]()
     for label in labels:
         equation = paper.labelled(label, related.line)
         if equation.unread is not None or equation.chain is None or equation.chain.objection:
             raise ValueError(f"{label} is not read")
-        found.append(_said(equation))
-    return found
+        definitions.append(_said(equation))
+    return definitions
 
 
 def _with(known: Known, definitions: Sequence[Definition], *without: str) -> Known:
@@ -168,8 +168,8 @@ def _step(paper: Paper, equation: PaperEquation, judge: Any, related: Related) -
 def _indexed(e: Expr) -> tuple[str, str]:
     """Split h_{t+1} into h and t+1."""
     name = e.name if isinstance(e, Symbol) else ""
-    found = re.fullmatch(r"([^_^]+)_\{?([^_^{}]+?)\}?", name)
-    return (found[1], found[2]) if found else (name, "")
+    match = re.fullmatch(r"([^_^]+)_\{?([^_^{}]+?)\}?", name)
+    return (match[1], match[2]) if match else (name, "")
 
 
 def _claim(

@@ -69,21 +69,21 @@ def decided_within(entry: Entry, seconds: float | None) -> Claim:
 
 def report(paper: Paper, claims: Sequence[Claim], title: str, more: Mapping[str, Sequence[ReportPart]] | None = None) -> Report:
     """Sort what was found by the lines of the paper; more: parts that stand behind those of a claim, by its label."""
-    found = dict[int, tuple[PaperEquation, list[Finding], list[ReportPart]]]()
+    rows = dict[int, tuple[PaperEquation, list[Finding], list[ReportPart]]]()
     for equation, said in paper.stated:
         verdict = SUPPOSED if said.supposed else DEFINED
-        _of(found, equation)[1].append(Finding(verdict, Eq(said.left, said.value, evaluate=False)))
+        _of(rows, equation)[1].append(Finding(verdict, Eq(said.left, said.value, evaluate=False)))
     for claim in claims:
         about = paper.about[claim.label]
-        _, findings, behind = _of(found, about.equation)
+        _, findings, behind = _of(rows, about.equation)
         findings.append(_finding(claim, about, paper))
         behind += (more or {}).get(claim.label, ())
-    for _, findings, _ in found.values():
+    for _, findings, _ in rows.values():
         findings.sort(key=lambda finding: WORDS[finding.verdict].kind != "said")
     parts = list[ReportPart]()
-    for equation, findings, behind in sorted(found.values(), key=lambda part: (part[0].place.line, part[0].place.column)):
+    for equation, findings, behind in sorted(rows.values(), key=lambda part: (part[0].place.line, part[0].place.column)):
         parts += [ReportPart(_excerpt(paper, equation, claims), tuple(findings)), *behind]
-    return Report(title, tuple(_summary(paper, claims, found.values())), tuple(parts), is_proved(claims))
+    return Report(title, tuple(_summary(paper, claims, rows.values())), tuple(parts), is_proved(claims))
 
 
 def _of(found: dict[int, tuple[PaperEquation, list[Finding], list[ReportPart]]], equation: PaperEquation) -> Any:

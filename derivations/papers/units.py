@@ -80,9 +80,9 @@ def _word(word: str) -> Unit:
     try:
         if word in NOT_UNITS:
             raise ValueError
-        found = registry.Quantity(Fraction(1), f"counted_{singular}" if singular in COUNTED else word).to_base_units()
-        factor = Fraction(found.magnitude)
-        powers = tuple(sorted((base, Rational(str(Fraction(power)))) for base, power in found.unit_items()))
+        unit = registry.Quantity(Fraction(1), f"counted_{singular}" if singular in COUNTED else word).to_base_units()
+        factor = Fraction(unit.magnitude)
+        powers = tuple(sorted((base, Rational(str(Fraction(power)))) for base, power in unit.unit_items()))
     except Exception:  # of many kinds
         raise ValueError(f"{word!r} is no word and no unit that is read; a unit is written as ms, 1/ms, mV/ms or ms^-1") from None
     return Unit(powers, Rational(factor.numerator, factor.denominator), one)
@@ -93,7 +93,7 @@ def unit_of(words: str) -> Unit:
 
     Raises:  ValueError for what is no unit.
     """
-    found, sign = NO_UNIT, 1
+    unit, sign = NO_UNIT, 1
     for part in re.split(r"\s*([*/])\s*|\s+", words.strip()):
         factor = re.fullmatch(r"([A-Za-z]+)(?:\^(-?\d+))?|1", part or "*")
         if part is None or part in "*/":
@@ -101,8 +101,8 @@ def unit_of(words: str) -> Unit:
         elif factor is None:
             raise ValueError(f"{words!r} is no word and no unit that is read; a unit is written as ms, 1/ms, mV/ms or ms^-1")
         elif factor[1]:
-            found = found.times(_word(factor[1]).to_the(Rational(sign * int(factor[2] or 1))))
-    return found
+            unit = unit.times(_word(factor[1]).to_the(Rational(sign * int(factor[2] or 1))))
+    return unit
 
 
 class Units:

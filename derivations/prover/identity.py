@@ -83,12 +83,12 @@ def check(identity: Identity, seconds: float | None = SECONDS) -> Verdict:
 def _checked(identity: Identity) -> Verdict:
     reading = Reading()
     pairs, where, unread = _read(identity, reading)
-    found = check_terms(reading, [with_values(pair, where) for pair in pairs if pair is not None])
-    if unread and found.holds is not False:
+    verdict = check_terms(reading, [with_values(pair, where) for pair in pairs if pair is not None])
+    if unread and verdict.holds is not False:
         return Verdict(UNDECIDED, 0.0, "; ".join(unread))
-    if found.evidence == ONE_EXPRESSION and is_one_as_written({"pairs": pairs, "where": where}):
-        found = replace(found, evidence=f"{ONE_EXPRESSION} as written, by definition")
-    return replace(found, verdict=HOLDS_ASSUMING) if identity.assumptions and found else found
+    if verdict.evidence == ONE_EXPRESSION and is_one_as_written({"pairs": pairs, "where": where}):
+        verdict = replace(verdict, evidence=f"{ONE_EXPRESSION} as written, by definition")
+    return replace(verdict, verdict=HOLDS_ASSUMING) if identity.assumptions and verdict else verdict
 
 
 def says(identity: Identity) -> dict[str, Any]:
@@ -127,13 +127,13 @@ def check_terms(reading: Reading, pairs: Sequence[tuple[Term, Term]], given: Ite
         claim: dict[str, Any] = {"lhs": lhs, "rhs": rhs, "facts": reading.facts}
         there: dict[str, Any] = {**claim, "lhs": guarded(lhs, given)}
         # A few numbers before the costly proof, which a wrong identity should not have to wait for; more after it failed.
-        found, proof = refuted(**there, trials=range(TRIALS_BEFORE)), None
-        if found is None:
+        refutation, proof = refuted(**there, trials=range(TRIALS_BEFORE)), None
+        if refutation is None:
             proof = prove_equal(lhs, rhs, reading.facts, reading.antiderivative)
             # The conditions of a proof may leave out places where both sides are defined: x^(2 a) has a value at x = -1, a = 1/2.
-            found = refuted(**there, trials=range(TRIALS_BEFORE, TRIALS)) if proof is None or proof[1] else None
-        if found is not None:
-            numbers, value = found
+            refutation = refuted(**there, trials=range(TRIALS_BEFORE, TRIALS)) if proof is None or proof[1] else None
+        if refutation is not None:
+            numbers, value = refutation
             seen = {*on_the_surface(there["lhs"]), *on_the_surface(rhs)}
             shown = {reading.expression(letter): as_sympy(x) for letter, x in numbers.items() if letter in seen}
             difference = as_sympy(value)

@@ -65,16 +65,16 @@ class Less(ReadStatement):
             except ValueError as unknown:
                 return Verdict(UNDECIDED, 0.0, f"{unknown} is not read by the checker")
         # A few points before the costly proof, which a wrong inequality should not have to wait for; the rest after it failed.
-        found, proof = not_less_at(**claim, trials=range(POINTS_BEFORE)), None
-        if found is None:
+        refutation, proof = not_less_at(**claim, trials=range(POINTS_BEFORE)), None
+        if refutation is None:
             rising = [reading.term(x) for x in self.rising]
             proof = prove_less(**claim, rewritten=rewritten, rising=rising, hint=reading.antiderivative)
-            found = not_less_at(**claim, trials=range(POINTS_BEFORE, POINTS)) if proof is None else None
-        if found is not None:
-            gap = as_sympy(found[1])
+            refutation = not_less_at(**claim, trials=range(POINTS_BEFORE, POINTS)) if proof is None else None
+        if refutation is not None:
+            gap = as_sympy(refutation[1])
             evidence = f"upper - lower = {gap.evalf(8)} at the counterexample"
-            certificate = {"rule": "not less", **claim, "numbers": found[0]}
-            return Verdict(FAILS, 0.0, evidence, reading.numbers(found[0]) or {DIFFERENCE: gap}, certificate=(certificate,))
+            certificate = {"rule": "not less", **claim, "numbers": refutation[0]}
+            return Verdict(FAILS, 0.0, evidence, reading.numbers(refutation[0]) or {DIFFERENCE: gap}, certificate=(certificate,))
         if proof is None:
             unreal = [str(u) for term, u in reading.letters.items() if not reading.facts[term] & {"real", *OF_FACTS}]
             why = f"{unreal[0]} is not said to be real" if unreal else "the sign of upper - lower does not show"

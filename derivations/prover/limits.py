@@ -60,10 +60,10 @@ class Tends(ReadStatement):
             steps.append({"rule": "limit", "term": term, "letter": x, "point": point, "side": side, "value": shown[0],
                           "facts": reading.facts, "proof": shown[1]})  # fmt: skip
             conditions |= dict.fromkeys(replay(steps[-1]))
-        found = dict.fromkeys(step["value"] for step in steps)
+        values = dict.fromkeys(step["value"] for step in steps)
         try:
-            evidence = f"the limit is {' and '.join(str(reading.end_expression(v)) for v in found)}"
-            others = [limit for limit in found if limit != value]
+            evidence = f"the limit is {' and '.join(str(reading.end_expression(v)) for v in values)}"
+            others = [limit for limit in values if limit != value]
             infinite = any(limit in INFINITY or value in INFINITY for limit in others)
             pairs = [(ONE, ZERO)] if infinite else [(limit, value) for limit in others]
             same = check_terms(reading, pairs, conditions)

@@ -323,10 +323,10 @@ class Reading:
         try:
             if whole[0] == "sum":
                 last = Dummy("last", integer=True, positive=True)
-                found = summation(body.doit(), (letter, 0, last - 1)).xreplace({last: letter})
+                total = summation(body.doit(), (letter, 0, last - 1)).xreplace({last: letter})
             else:
-                found = integrate(body.doit(), letter)
-            return None if found.has(Integral, Sum) else self._term(found, 1)
+                total = integrate(body.doit(), letter)
+            return None if total.has(Integral, Sum) else self._term(total, 1)
         except (NotImplementedError, ValueError, RecursionError):  # Unreadable among them
             return None
 
@@ -353,10 +353,10 @@ class Reading:
             case "+":
                 return sum((self.expression(part) for part in term[1:]), start=Rational(0))
             case "*":
-                found = Rational(1)
+                product = Rational(1)
                 for part in term[1:]:
-                    found = found * self.expression(part)
-                return found
+                    product = product * self.expression(part)
+                return product
             case "^":
                 return self.expression(term[1]) ** self.expression(term[2])
             case "pi" | "i":

@@ -113,8 +113,8 @@ class Solves:
         if not any(e.has(I) for e in self.equations) and (unreal := [h for h, path in self.path.items() if path.has(I)]):
             return Verdict(UNDECIDED, 0.0, f"{unreal[0]} is given a path that is not real, by equations that are")
         before = "put into the equation" + ("" if self.initial is None else " and the start") + "; "
-        found = check(self._identity())
-        return replace(found, evidence=before + found.evidence)
+        verdict = check(self._identity())
+        return replace(verdict, evidence=before + verdict.evidence)
 
     def _identity(self) -> Identity:
         """Return the equations as an identity: the checker puts in the path, which must be defined itself."""

@@ -118,13 +118,13 @@ def timed(decide: Callable[[], Verdict], what: str = "statement", seconds: float
     start = perf_counter()
     try:
         with time_limit(seconds):
-            found = decide()
+            verdict = decide()
     except NotShown as refused:
-        found = Verdict(UNDECIDED, 0.0, f"the checker does not accept the proof that was found: {refused}")
+        verdict = Verdict(UNDECIDED, 0.0, f"the checker does not accept the proof that was found: {refused}")
     except OutOfTime:
         evidence = f"out of time after {seconds:g} s, while a proof of this {what} was looked for, or numbers against it"
-        found = Verdict(UNDECIDED, 0.0, evidence)
-    return replace(found, seconds=perf_counter() - start)
+        verdict = Verdict(UNDECIDED, 0.0, evidence)
+    return replace(verdict, seconds=perf_counter() - start)
 
 
 class ReadStatement(ABC):

@@ -77,10 +77,10 @@ def _total(ends: Sequence[End]) -> End:
 
 
 def _product(parts: Sequence[Bounds]) -> Bounds:
-    found = parts[0]
+    product = parts[0]
     for part in parts[1:]:
-        found = _times(found, part)
-    return found
+        product = _times(product, part)
+    return product
 
 
 def _times(a: Bounds, b: Bounds) -> Bounds:

@@ -153,12 +153,12 @@ def _integral(term: Term, numbers: Numbers) -> Ball:
     _analytic(body, x, (start + end) / 2, numbers)  # raises here what would be lost within C
     goal = arb(2) ** -TOLERANCE
     try:
-        found = acb.integral(
+        value = acb.integral(
             lambda z, _: _analytic(body, x, z, numbers), start, end, rel_tol=goal, abs_tol=goal, eval_limit=EVALUATIONS
         )
     except SystemError as lost:  # what is raised while flint computes, that time is up, comes as its cause
         raise lost.__cause__ or lost from None
-    return found if any(part == ("i",) for part in subterms(body)) else found.real
+    return value if any(part == ("i",) for part in subterms(body)) else value.real
 
 
 def _is_analytic(part: Term) -> bool:
@@ -283,11 +283,11 @@ def rounds(value: Term, low: Term, high: Term) -> bool:
 
 def _sign(term: Term) -> int:
     known = exact(term, {})
-    found = arb(known) if known is not None else ball(term, {})
-    if isinstance(found, acb):
+    value = arb(known) if known is not None else ball(term, {})
+    if isinstance(value, acb):
         raise NotShown("the number may not be real")
-    if known == 0 or found > 0:
+    if known == 0 or value > 0:
         return 0 if known == 0 else 1
-    if found < 0:
+    if value < 0:
         return -1
     raise NotShown("the digits of the number are not certain")

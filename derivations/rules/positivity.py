@@ -132,10 +132,10 @@ def _covers(term: Term, wanted: Signs, facts: Facts, proof: Certificate, assumed
     conditions: Conditions = ()
     for (way, more), inner in zip(covering([term], facts, proof, assumed), proof["ways"], strict=True):
         there, known, case = put(term, proof["letter"], way, facts, more, assumed)
-        found = _settled_sign(there, wanted, known, inner, case)
-        if any(letter in subterms(of) for _, of in found for letter in more):
+        sign = _settled_sign(there, wanted, known, inner, case)
+        if any(letter in subterms(of) for _, of in sign for letter in more):
             raise NotShown("a condition holds a letter that runs through all its values")
-        conditions += found
+        conditions += sign
     return conditions
 
 
@@ -220,7 +220,7 @@ def fmpq_sign(x: fmpq) -> int:
 
 
 def _ball_sign(term: Term) -> int | None:
-    found = ball(term, {})
-    if isinstance(found, acb):
+    value = ball(term, {})
+    if isinstance(value, acb):
         return None
-    return 1 if found > 0 else -1 if found < 0 else None
+    return 1 if value > 0 else -1 if value < 0 else None

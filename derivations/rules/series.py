@@ -93,15 +93,15 @@ class Expansion:
             return Series(1, [self.arithmetic.constant(1), *[zero] * self.order])
         match term[0]:
             case "+":
-                found = self.of(term[1])
+                series = self.of(term[1])
                 for part in term[2:]:
-                    found = self._sum(found, self.of(part))
-                return found
+                    series = self._sum(series, self.of(part))
+                return series
             case "*":
-                found = self.of(term[1])
+                series = self.of(term[1])
                 for part in term[2:]:
-                    found = self._product(found, self.of(part))
-                return found
+                    series = self._product(series, self.of(part))
+                return series
             case "^":
                 return self._power(*term[1:])
             case "exp":
@@ -138,11 +138,11 @@ class Expansion:
         a = self.trimmed(a)
         self._must_not_vanish(a)
         first = a.coefficients[0] ** -1
-        found = [first]
+        coefficients = [first]
         for k in range(1, len(a.coefficients)):
-            total = sum((a.coefficients[j] * found[k - j] for j in range(1, k + 1)), start=self.arithmetic.constant(0))
-            found.append(total * first * self.arithmetic.constant(-1))
-        return Series(-a.start, found)
+            total = sum((a.coefficients[j] * coefficients[k - j] for j in range(1, k + 1)), start=self.arithmetic.constant(0))
+            coefficients.append(total * first * self.arithmetic.constant(-1))
+        return Series(-a.start, coefficients)
 
     def _must_not_vanish(self, a: Series) -> None:
         """A leading coefficient with letters in it could be 0 for some of them, and then another term would lead."""
@@ -154,10 +154,10 @@ class Expansion:
             a, n = self.of(base), exponent[1]
             if abs(n) > LONGEST:
                 raise NotShown("the power is too high to be multiplied out")
-            found = self._constant(self.arithmetic.constant(1))
+            product = self._constant(self.arithmetic.constant(1))
             for _ in range(abs(n)):
-                found = self._product(found, a)
-            return self._inverse(found) if n < 0 else found
+                product = self._product(product, a)
+            return self._inverse(product) if n < 0 else product
         if exponent[0] == "q":
             return self._root(self.trimmed(self.of(base)), exponent)
         return self._exp(self._product(self.of(exponent), self._log(base)), mul(exponent, ("log", base)))
@@ -171,12 +171,14 @@ class Expansion:
             raise Unnamed(">", a.coefficients[0])
         first, zero = a.coefficients[0] ** -1, self.arithmetic.constant(0)
         ratio = [c * first for c in a.coefficients]
-        found = [self._named("^", a.coefficients[0], (exponent,))]
+        coefficients = [self._named("^", a.coefficients[0], (exponent,))]
         for k in range(1, len(ratio)):  # k f_k = sum (q j - (k - j)) r_j f_(k-j)
             weights = [q * j - (k - j) for j in range(1, k + 1)]
-            parts = [self.arithmetic.constant(int(w.p), int(w.q)) * ratio[j] * found[k - j] for j, w in enumerate(weights, 1)]
-            found.append(sum(parts, start=zero) * self.arithmetic.constant(1, k))
-        return Series(int((q * a.start).p), found)
+            parts = [
+                self.arithmetic.constant(int(w.p), int(w.q)) * ratio[j] * coefficients[k - j] for j, w in enumerate(weights, 1)
+            ]
+            coefficients.append(sum(parts, start=zero) * self.arithmetic.constant(1, k))
+        return Series(int((q * a.start).p), coefficients)
 
     def _exp(self, a: Series, term: Term) -> Series:
         """exp(a_0 + a_1 y + ...) = exp(a_0) exp(a_1 y + ...), without negative powers in it."""
@@ -186,11 +188,11 @@ class Expansion:
         shift, constant = self._value_at_start(a)
         zero = self.arithmetic.constant(0)
         rest = [zero, *[a.at(k) or zero for k in range(1, a.end)]]
-        found = [self.arithmetic.constant(1)]
+        coefficients = [self.arithmetic.constant(1)]
         for k in range(1, len(rest)):  # k e_k = sum j r_j e_(k-j)
-            total = sum((self.arithmetic.constant(j) * rest[j] * found[k - j] for j in range(1, k + 1)), start=zero)
-            found.append(total * self.arithmetic.constant(1, k))
-        return Series(shift, [constant * c for c in found])
+            total = sum((self.arithmetic.constant(j) * rest[j] * coefficients[k - j] for j in range(1, k + 1)), start=zero)
+            coefficients.append(total * self.arithmetic.constant(1, k))
+        return Series(shift, [constant * c for c in coefficients])
 
     def _value_at_start(self, a: Series) -> tuple[int, Quotient]:
         """exp(a_0) as y^k exp(b), where a_0 = -k L + b, k is whole and b has no L in it."""
@@ -221,16 +223,16 @@ class Expansion:
             raise NotShown(f"{term} has no series here")
         (place,), zero = places, self.arithmetic.constant(0)
         start, rest = inner.at(0) or zero, Series(1, [inner.at(k) or zero for k in range(1, inner.end)])
-        found, powers = self._constant(zero), self._constant(self.arithmetic.constant(1))
+        total, powers = self._constant(zero), self._constant(self.arithmetic.constant(1))
         for k in range(inner.end):
             if powers.start >= inner.end:
                 break
             raised = (*orders[:place], orders[place] + k, *orders[place + 1 :])
             slope = self._value_of((head, name, raised, *arguments[:place], self.x, *arguments[place + 1 :]), 3 + place, start)
             slope = slope * self.arithmetic.constant(1, factorial(k))
-            found = self._sum(found, Series(powers.start, [c * slope for c in powers.coefficients]))
+            total = self._sum(total, Series(powers.start, [c * slope for c in powers.coefficients]))
             powers = self._product(powers, rest)
-        return found
+        return total
 
     def _value_of(self, whole: Term, place: int, start: Quotient) -> Quotient:
         """The value of a function at a coefficient, as the certificate has it."""
@@ -268,11 +270,11 @@ class Expansion:
         start = self._named("log", a.coefficients[0])
         if a.start:
             start = start + self.arithmetic.value(LOG) * self.arithmetic.constant(-a.start)
-        found = [start]
+        coefficients = [start]
         for k in range(1, len(ratio)):  # k l_k = k r_k - sum j l_j r_(k-j)
-            total = sum((self.arithmetic.constant(j) * found[j] * ratio[k - j] for j in range(1, k)), start=zero)
-            found.append(ratio[k] - total * self.arithmetic.constant(1, k))
-        return Series(0, found)
+            total = sum((self.arithmetic.constant(j) * coefficients[j] * ratio[k - j] for j in range(1, k)), start=zero)
+            coefficients.append(ratio[k] - total * self.arithmetic.constant(1, k))
+        return Series(0, coefficients)
 
 
 def signs_of(arithmetic: Arithmetic, value: Quotient) -> frozenset[int]:

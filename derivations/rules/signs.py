@@ -31,20 +31,20 @@ LONGEST_BY_COEFFICIENTS = 40
 
 def of_term(case: Case, term: Term) -> Signs:
     """Return the signs of a term by what is assumed, by its structure, and by its value."""
-    found = case.assumed.get(term, ANY) & by_structure(case, term)
-    if len(found) > 1 and term[0] == "+" and (ends := bounds(case, term)) is not None:
-        found &= signs_within(ends)
+    signs = case.assumed.get(term, ANY) & by_structure(case, term)
+    if len(signs) > 1 and term[0] == "+" and (ends := bounds(case, term)) is not None:
+        signs &= signs_within(ends)
     opposite = case.assumed.get(neg(term))
     if opposite is not None:
-        found &= frozenset(-s for s in opposite)
-    if len(found) > 1:
+        signs &= frozenset(-s for s in opposite)
+    if len(signs) > 1:
         try:
             value = case.value(term)
             vanishes = case.reduced(value.above).is_zero()
         except NotShown:
-            return found
-        found &= frozenset({0}) if vanishes else times(case.of_polynomial(value.above), case.of_polynomial(value.below) - {0})
-    return found
+            return signs
+        signs &= frozenset({0}) if vanishes else times(case.of_polynomial(value.above), case.of_polynomial(value.below) - {0})
+    return signs
 
 
 def by_structure(case: Case, term: Term) -> Signs:
@@ -198,16 +198,16 @@ def _of_generator(case: Case, k: int) -> Signs:
         term = case.generators[k]
         match term[0]:
             case "exp":
-                found = frozenset({1}) if is_real_generator(case, k) else ANY
+                signs = frozenset({1}) if is_real_generator(case, k) else ANY
             case "root":
-                found = case.signs(term[1]) & {0, 1}
+                signs = case.signs(term[1]) & {0, 1}
             case "power":
-                found = _of_power(case, *term[1:])
+                signs = _of_power(case, *term[1:])
             case "logabs":
-                found = case.signs(add(term[1], number(-1))) if case.signs(term[1]) <= {1} else ANY
+                signs = case.signs(add(term[1], number(-1))) if case.signs(term[1]) <= {1} else ANY
             case _:
-                found = by_structure(case, term) & case.assumed.get(term, ANY)
-        case.signs_of_generators[k] = found
+                signs = by_structure(case, term) & case.assumed.get(term, ANY)
+        case.signs_of_generators[k] = signs
     return case.signs_of_generators[k]
 
 

@@ -199,8 +199,8 @@ def maps() -> dict[str, StepMap]:
     """Return the step maps of `discretize` that have an equation, by name: exponential_euler."""
     from discretize.steps.catalog import dashed, steps  # noqa: PLC0415 - loads torch
 
-    found = {dashed(name).replace("-", "_"): kind for name, kind in steps().items() if kind.equation}
-    return {name: StepMap(**_facts(StepMap, kind)) for name, kind in found.items()}
+    kinds = {dashed(name).replace("-", "_"): kind for name, kind in steps().items() if kind.equation}
+    return {name: StepMap(**_facts(StepMap, kind)) for name, kind in kinds.items()}
 
 
 @cache
