@@ -384,12 +384,12 @@ def _run(words: list[str]) -> int:
         use(word for before, word in pairwise(words) if before == "--plugin")
         settings = settings_help(word for before, word in pairwise(words) if before == "--task")
     try:
-        found: int = tyro.extras.subcommand_cli_from_dict(dict(commands), prog=program, description=about, args=words)
+        code: int = tyro.extras.subcommand_cli_from_dict(dict(commands), prog=program, description=about, args=words)
     except SystemExit as exit_:
         if helped:
             print(settings)
         return exit_.code if isinstance(exit_.code, int) else WRONG_USAGE if exit_.code else DONE
-    return found
+    return code
 
 
 def _with_its_own_commands(study: Callable[..., int]) -> Callable[..., int]:

@@ -46,15 +46,15 @@ WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "
 
 def assignments(words: Iterable[str]) -> dict[str, str]:
     """Split `KEY=VALUE` words into keys and values. Raises: UsageError for what is no assignment, and for a key given twice."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for word in words:
         key, equals, text = word.partition("=")
         if not (equals and key):
             raise UsageError(f"--set takes KEY=VALUE, got {word!r}.")
-        if key in found:
+        if key in values:
             raise UsageError(f"--set gives {key} twice; leave one of them out.")
-        found[key] = text
-    return found
+        values[key] = text
+    return values
 
 
 def settings_from(kind: type[T], values: Mapping[str, object], *, as_text: bool = False, others: Iterable[str] = ()) -> T:

@@ -82,18 +82,18 @@ def fates(step: Step, g_dt: Tensor, w: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         h = _kept_in_sight(system(h, point))
     lost = ~(h.abs() < FAR)[:, 0]
     period = settled_periods(system, h, LONGEST, point, tolerance=NEAR, size=torch.ones(1))
-    found = torch.where(period == 1, REST, torch.where(period == 2, TWO, LONGER))
+    kinds = torch.where(period == 1, REST, torch.where(period == 2, TWO, LONGER))
     exponent, error = torch.full_like(w, torch.nan), torch.full_like(w, torch.nan)
     open_ = ((period == 0) & ~lost).nonzero()[:, 0]
     if len(open_):
         run = discretize.lyapunov(system, h[open_], point[open_], intervals=AVERAGED, transient=0)
         exponent[open_], error[open_] = run.exponents[:, 0], run.errors[:, 0]
         lost[open_] = torch.isnan(exponent[open_])
-        found[open_] = torch.where(exponent[open_] > CHAOTIC, CHAOS, LONGER)
+        kinds[open_] = torch.where(exponent[open_] > CHAOTIC, CHAOS, LONGER)
         # What a slow rest or 2-cycle has not reached in `SETTLE` steps it has nearly.
         slow = settled_periods(system, run.h, 2, point[open_], tolerance=1e-2, size=torch.ones(1))
-        found[open_] = torch.where((slow > 0) & (exponent[open_] <= CHAOTIC), slow - 1, found[open_])
-    return found.masked_fill(lost, DIVERGENCE), exponent, error
+        kinds[open_] = torch.where((slow > 0) & (exponent[open_] <= CHAOTIC), slow - 1, kinds[open_])
+    return kinds.masked_fill(lost, DIVERGENCE), exponent, error
 
 
 @torch.no_grad()
@@ -107,9 +107,9 @@ def largest_exponent(step: Step, g_dt: Tensor, w: Tensor, exponent: Tensor) -> t
     point = torch.arange(len(first), dtype=torch.float64).repeat(STARTS)
     h = (START + 1e-3 * torch.arange(STARTS, dtype=torch.float64)).repeat_interleave(len(first))[:, None]
     run = discretize.lyapunov(system, h, point, intervals=LONG, transient=SETTLE)
-    found = run.exponents[:, 0].unflatten(0, (STARTS, -1))
-    best = int(found.mean(0).argmax())
-    return float(found.mean(0)[best]), float(found.std(0)[best]) / math.sqrt(STARTS)
+    exponents = run.exponents[:, 0].unflatten(0, (STARTS, -1))
+    best = int(exponents.mean(0).argmax())
+    return float(exponents.mean(0)[best]), float(exponents.std(0)[best]) / math.sqrt(STARTS)
 
 
 def least_chaotic(w: float, gates: np.ndarray = GATES_LOOKED_AT, steps: int = 16_000) -> float:

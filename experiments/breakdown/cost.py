@@ -78,25 +78,25 @@ def cost_section(recording: Recording, say: Callable[[str], None]) -> Section:
     """Price all maps, and say which to take for which accuracy."""
     xs = torch.from_numpy(recording.xs[:SAMPLES])[:, None]
     field = fields_for(len(recording.channels))[FIELD]
-    found = {dt: prices(field, xs, dt) for dt in DTS}
+    costs = {dt: prices(field, xs, dt) for dt in DTS}
     groups = {**FAMILIES, "adaptive": (SOLVER,)}
     say(f"  cheapest map for an error over the run, evaluations a sample ({FIELD})")
     lines = []
-    for dt, listed in found.items():
+    for dt, listed in costs.items():
         for target in TARGETS:
             best = cheapest(listed, target, (*MAPS, SOLVER))
             say(f"  dt = {dt:g}   error {target:g}   {'none tried' if best is None else f'{best.step}, {best.cost:.3g}'}")
             cells = [_words(cheapest(listed, target, names)) for names in groups.values()]
             lines.append([scientific(target) + Markup(f", d<i>t</i> = {dt:g}"), *cells])
-    single = found[1.0].query("substeps == 1").set_index("step").drift
+    single = costs[1.0].query("substeps == 1").set_index("step").drift
     return Section.from_template(
         "breakdown/cost.html.jinja",
         "cost",
-        figures={f"cost-{dt:g}": _figure(listed) for dt, listed in found.items()},
+        figures={f"cost-{dt:g}": _figure(listed) for dt, listed in costs.items()},
         numbers={
             "rows": pd.concat(
                 frame("cost", f"{FIELD}, dt = {dt:g}", listed.step, listed.cost, "error over the run", listed.drift)
-                for dt, listed in found.items()
+                for dt, listed in costs.items()
             )
         },
         field=FIELD,
@@ -105,7 +105,7 @@ def cost_section(recording: Recording, say: Callable[[str], None]) -> Section:
         dts=DTS,
         solver=SOLVER,
         ratio=single["Euler"] / single["ExponentialEuler"],
-        winner=_words(cheapest(found[1.0], 1e-4, tuple(MAPS))),
+        winner=_words(cheapest(costs[1.0], 1e-4, tuple(MAPS))),
     )
 
 

@@ -127,8 +127,8 @@ def measure(fields: Mapping[str, ctrnn.VectorField], xs: Tensor, dts: Sequence[f
                 local = root_mean_square(one_step(field, step, xs, exact, dt) - exact[1:])
                 states, _ = stepped(field, step, xs, dt)
                 runs.append((name, label, dt, leak, local, root_mean_square(states - exact), float(states.abs().max())))
-    found = pd.DataFrame(runs, columns=["field", "step", "dt", "leak", "local", "drift", "largest"])
-    return found.assign(lost=~(found.drift < LOST))
+    table = pd.DataFrame(runs, columns=["field", "step", "dt", "leak", "local", "drift", "largest"])
+    return table.assign(lost=~(table.drift < LOST))
 
 
 @torch.no_grad()
@@ -139,8 +139,8 @@ def growth_curves(fields: Mapping[str, ctrnn.VectorField], xs: Tensor) -> pd.Dat
         exact = exact_states(field, xs, 1.0)[:-1]
         for label in ("Euler", "ExponentialEuler"):
             for dt in GROWTH_DTS:
-                found = discretize.growth(MAPS[label], field, xs, exact, dt)
-                curves.append((name, label, dt, float(found.spectral_radius.max()), float(found.norm.max())))
+                growth = discretize.growth(MAPS[label], field, xs, exact, dt)
+                curves.append((name, label, dt, float(growth.spectral_radius.max()), float(growth.norm.max())))
     return pd.DataFrame(curves, columns=["field", "step", "dt", "radius", "norm"])
 
 

@@ -92,11 +92,11 @@ def rhythm_section(recording: Recording, say: Callable[[str], None]) -> Section:
 
 
 def _held() -> dict[str, tuple[float, float]]:
-    found = {}
+    rows = {}
     for name, step in MAPS.items():
         checkpoint()
-        found[name] = _settled(step)
-    return found
+        rows[name] = _settled(step)
+    return rows
 
 
 def _settled(step: Step | None) -> tuple[float, float]:

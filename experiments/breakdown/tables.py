@@ -67,8 +67,8 @@ def _code(value: object) -> str:
 
 def _source(text: str) -> str:
     """Return the source in a docstring, or in that of the class that it names, without titles of papers."""
-    found = re.search(r"Source:(.*?)\n *\Z", text, re.DOTALL)
-    words = re.sub(r',? "[^"]*"', "", " ".join(found[1].split()).rstrip(".")) if found else ""
+    match = re.search(r"Source:(.*?)\n *\Z", text, re.DOTALL)
+    words = re.sub(r',? "[^"]*"', "", " ".join(match[1].split()).rstrip(".")) if match else ""
     other = re.fullmatch(r"as `(\w+)`", words)
     return _source(str(getattr(ctrnn, other[1]).__doc__)) if other else words
 

@@ -113,30 +113,30 @@ def _write(
     with progress("the same weights at shorter steps, under others, and solved"), torch.random.fork_rng(()):
         torch.manual_seed(0)  # from which noise has its keys: the same page again
         try:
-            found = breakdown(model, batch, metric=metric, steps=STEPS)
+            report = breakdown(model, batch, metric=metric, steps=STEPS)
         except (TypeError, ValueError, SolverError) as error:
             raise UsageError(str(error)) from None
     took = perf_counter() - start
-    say(f"{found}\n")
+    say(f"{report}\n")
     # At the prompt steps have names; of a model that was trained elsewhere nothing is typed.
     to_type = ""
-    if integrator and (cure := found.cure) is not None and found.verdict != VERDICTS[0]:
+    if integrator and (cure := report.cure) is not None and report.verdict != VERDICTS[0]:
         to_type = f"--integrator {cure.step if cure.step in INTEGRATORS else integrator} --set substeps={cure.substeps}"
         say(f"ctrnn train with {to_type} does so.\n")
     learned = ""
-    if guess is not None and found.refinement.metrics is not None:
-        score = found.refinement.metrics[0]
+    if guess is not None and report.refinement.metrics is not None:
+        score = report.refinement.metrics[0]
         if not (score < guess if name == "loss" else score > guess):
             learned = (
                 f"The {name} of {score:.4g} is no better than that of a guess without memory, {guess:.4g}: these weights have "
                 "learned little that a step could change."
             )
             say(f"{learned}\n")
-    section = _section(found, name, what, to_type, learned)
+    section = _section(report, name, what, to_type, learned)
     files = {
-        "breakdown.txt": f"{found}\n",
-        "steps.csv": pd.DataFrame([vars(other) for other in found.others]).to_csv(index=False, lineterminator="\n"),
-        "sequences.csv": pd.DataFrame(_by_sequence(found)).to_csv(index_label="sequence", lineterminator="\n"),
+        "breakdown.txt": f"{report}\n",
+        "steps.csv": pd.DataFrame([vars(other) for other in report.others]).to_csv(index=False, lineterminator="\n"),
+        "sequences.csv": pd.DataFrame(_by_sequence(report)).to_csv(index_label="sequence", lineterminator="\n"),
         "breakdown.svg": with_colours(section.svgs[0]),
     }
     made = facts(command, credit, {"looking": took}, PACKAGES)

@@ -70,17 +70,17 @@ class ComparisonLayout:
 
 def cells(results: Results, layout: ComparisonLayout) -> dict[CrosswiseCell, Seeds]:
     """Return what every seed gave that is done, for all places of the table."""
-    found: dict[CrosswiseCell, Seeds] = {place: {} for place in layout.places()}
+    table: dict[CrosswiseCell, Seeds] = {place: {} for place in layout.places()}
     for record in results.records:
         point = record["point"]
         mine = {(row["run_as"], row["clock_given"], row["speed"]): row for row in record["rows"]}
-        for place, seeds in found.items():
+        for place, seeds in table.items():
             if (place.field, place.trained) != (point["field"], point["trained"]):
                 continue
             row = mine.get((place.run_as, place.clock_given, place.speed), {})
             lost = BY_TRAINING if record["diverged"] is not None else "" if row.get("finite") else BY_RUN
             seeds[point["seed"]] = {**row, "lost": lost}
-    return found
+    return table
 
 
 def interval(values: list[float]) -> Spread:

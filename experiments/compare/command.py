@@ -143,12 +143,14 @@ def comparison(
 
 def _of_steps(integrators: Sequence[Any]) -> dict[str, object]:
     """Return the settings of step maps that are given as such. Raises: UsageError where two have different ones."""
-    found: dict[str, object] = {}
+    settings: dict[str, object] = {}
     for step in (each for each in integrators if not isinstance(each, str)):
         for key in step_settings(type(step)):
-            if found.setdefault(key, value := getattr(step, key)) != value:
-                raise UsageError(f"two steps have {key} = {found[key]} and {value}; a comparison has one, take two comparisons.")
-    return found
+            if settings.setdefault(key, value := getattr(step, key)) != value:
+                raise UsageError(
+                    f"two steps have {key} = {settings[key]} and {value}; a comparison has one, take two comparisons."
+                )
+    return settings
 
 
 def _base(task: str | Task, field: Any, integrator: str, settings: Mapping[str, object], as_text: bool) -> Configuration:
@@ -199,27 +201,27 @@ def _play(task: Task, speed: float) -> None:
 
 def _steps(dt: Sequence[object]) -> list[int]:
     """Return steps a sample, of the shares of a sample that steps are."""
-    found = []
+    steps = []
     for each in _once("dt", [_fraction("dt", each) for each in dt]):
         if each > 1 or each.numerator != 1:
             raise UsageError(
                 f"--dt is how long a step is, as a share of its sample: 1, or 1 over a whole number, such as 1/2; got {each}. "
                 "To play the test faster take --speeds."
             )
-        found.append(each.denominator)
-    return found
+        steps.append(each.denominator)
+    return steps
 
 
 def _fraction(option: str, value: object) -> Fraction:
     """Read "1/4", "0.25" or a number from 1/1000 on. Raises: UsageError."""
     try:
-        found = Fraction(str(value)).limit_denominator(1000)
-        near = abs(float(found) - float(Fraction(str(value)))) <= 1e-9 * float(found)
+        fraction = Fraction(str(value)).limit_denominator(1000)
+        near = abs(float(fraction) - float(Fraction(str(value)))) <= 1e-9 * float(fraction)
     except (ValueError, ZeroDivisionError, OverflowError):
         near = False
-    if not near or not found > 0:
+    if not near or not fraction > 0:
         raise UsageError(f"--{option} takes numbers from 1/1000 on with commas between, such as 1,1/2; got {str(value)!r}.")
-    return found
+    return fraction
 
 
 def listed(option: str, text: str) -> list[str]:

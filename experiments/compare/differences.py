@@ -70,10 +70,10 @@ def differences(results: Results, layout: ComparisonLayout) -> list[Difference]:
     """Take all differences of a comparison, family by family. Raises: NotEnoughError where no two seeds are done."""
     known = cells(results, layout)
     pairs = (pair for pair in _pairs(layout) if not _once_more(layout.score, pair[-2:], known))
-    found = [_difference(layout.score, *pair, known) for pair in pairs]
+    tested = [_difference(layout.score, *pair, known) for pair in pairs]
     told = []
     for family in FAMILIES:
-        mine = [each for each in found if each is not None and each.family == family]
+        mine = [each for each in tested if each is not None and each.family == family]
         told += [replace(each, holm=p) for each, p in zip(mine, holm([each.p for each in mine]), strict=True)]
     if not told:
         raise NotEnoughError("an interval needs two seeds of each; with one, what is ahead may be so by chance: --seeds 5")
@@ -138,8 +138,8 @@ def paired(ours: Sequence[float], theirs: Sequence[float]) -> tuple[Spread, floa
     if max(each) - min(each) <= rounding:
         apart = math.inf if mean else 0.0
         return Spread(mean, mean - apart, mean + apart, len(each)), math.nan
-    found = spreads.paired(each)
-    return replace(found, mean=mean), found.p
+    intervals = spreads.paired(each)
+    return replace(intervals, mean=mean), intervals.p
 
 
 def holm(ps: Sequence[float]) -> list[float]:

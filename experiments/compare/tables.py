@@ -169,19 +169,19 @@ def _over(
     of: Callable[[Iterable[float]], float],
 ) -> float | None:
     """Return the largest, or the mean, of what was measured over seeds, and over all trainings where none is named."""
-    found = [
+    values = [
         one[name]
         for place, seeds in known.items()
         if place == CrosswiseCell(field, trained or place.trained, run, clock, speed)
         for one in seeds.values()
         if one.get(name) is not None
     ]
-    return float(of(found)) if found else None
+    return float(of(values)) if values else None
 
 
 def _mean(values: Iterable[float]) -> float:
-    found = list(values)
-    return math.fsum(found) / len(found)
+    numbers = list(values)
+    return math.fsum(numbers) / len(numbers)
 
 
 def _cell(value: Any) -> str:
@@ -194,8 +194,8 @@ def _columns(layout: ComparisonLayout) -> list[str]:
 
 def _beside(layout: ComparisonLayout, field: str, clock: bool, speed: float | None) -> list[str]:
     """Return the cells of the columns that a line begins with, those of which there are several values."""
-    found = [field] * (len(layout.fields) > 1) + ["given" if clock else "hidden"] * (len(layout.clocks) > 1)
-    return found + ([] if speed is None or len(layout.speeds) < 2 else [clock_words(speed)])
+    words = [field] * (len(layout.fields) > 1) + ["given" if clock else "hidden"] * (len(layout.clocks) > 1)
+    return words + ([] if speed is None or len(layout.speeds) < 2 else [clock_words(speed)])
 
 
 def rows_csv(results: Results) -> str:

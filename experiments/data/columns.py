@@ -131,8 +131,8 @@ class Columns:
         """Return which rows have a cell of which the setting `missing` says that nothing is there."""
         column = self.frame[name]
         if self.is_text(name):
-            found: np.ndarray = column.isin(self._absent(name) - set(MISSING) | self._declared(name)).to_numpy()
-            return found
+            missing: np.ndarray = column.isin(self._absent(name) - set(MISSING) | self._declared(name)).to_numpy()
+            return missing
         return np.isin(column.to_numpy(np.float64, na_value=np.nan), self._declared_numbers(name))
 
     def stamps(self, name: str) -> Stamps:
@@ -143,27 +143,27 @@ class Columns:
             raise UsageError(f"{where}: row {int(absent.to_numpy().argmax()) + 1} has no time; mend it, or drop the row.")
         if self.is_dates(name):
             since = column - column.min()
-            found = Stamps(since.dt.total_seconds().to_numpy(np.float64), "s")
+            stamps = Stamps(since.dt.total_seconds().to_numpy(np.float64), "s")
         elif not self.is_text(name):
             if pd.api.types.is_integer_dtype(column) and column.between(19000101, 21991231).all():
                 return self._as_text(name).stamps(name)  # 20240531
             if pd.api.types.is_float_dtype(column) and not np.isfinite(column.to_numpy(np.float64)).all():
-                found = Stamps(np.where(np.isfinite(column.to_numpy(np.float64)), 0.0, np.inf))
+                stamps = Stamps(np.where(np.isfinite(column.to_numpy(np.float64)), 0.0, np.inf))
             else:
                 column = column.astype(_widest(column))
-                found = Stamps(
+                stamps = Stamps(
                     (column - column.min()).to_numpy(np.float64), *since_1970(float(column.min()), float(column.max()))
                 )
         else:
             cells = list(column.unique())
             plain = not self.notation.decimal and plain_numbers(cells, ()) is not None
             mark = "" if plain else self._mark(name, cells)
-            found = stamps_of_text(column, where, mark, self.notation.dates, self.notation.clock)
-        if not np.isfinite(found.times).all():
+            stamps = stamps_of_text(column, where, mark, self.notation.dates, self.notation.clock)
+        if not np.isfinite(stamps.times).all():
             raise UsageError(
-                f"{where}: row {int(np.argmin(np.isfinite(found.times))) + 1} has an infinite time; mend it, or drop the row."
+                f"{where}: row {int(np.argmin(np.isfinite(stamps.times))) + 1} has an infinite time; mend it, or drop the row."
             )
-        return found
+        return stamps
 
     def _as_text(self, name: str) -> Columns:
         return Columns(pd.DataFrame({name: self.frame[name].astype(str).astype(object)}), self.path, self.notation, cut=self.cut)
@@ -300,13 +300,13 @@ class Columns:
     @functools.cached_property
     def _said_elsewhere(self) -> set[str]:
         """Which decimal marks are said by the columns of text in which all are numbers."""
-        found: set[str] = set()
+        names: set[str] = set()
         for name in self.names:
             if self.is_text(name):
                 cells = [str(cell) for cell in self.frame[name].unique() if cell is not None and str(cell).lower() not in NOTHING]
                 if all(map(is_numeral, cells)):
-                    found |= marks_of(cells)[0]
-        return found
+                    names |= marks_of(cells)[0]
+        return names
 
 
 def _widest(column: pd.Series) -> type[np.generic]:

@@ -130,14 +130,14 @@ def digest_of(path: Path) -> str:
 
 @functools.cache
 def _digest(path: Path, size: int, changed: int) -> str:
-    found = hashlib.sha256(f"{size} ".encode())
+    hashed = hashlib.sha256(f"{size} ".encode())
     last, pieces = size - PIECE, WHOLE // PIECE
     starts = range(0, size, PIECE) if size <= WHOLE else (last * k // (pieces - 1) for k in range(pieces))
     with path.open("rb") as file:
         for start in starts:
             file.seek(start)
-            found.update(file.read(PIECE))
-    return found.hexdigest()
+            hashed.update(file.read(PIECE))
+    return hashed.hexdigest()
 
 
 def _opened(path: Path, dims: int, kinds: str) -> tuple[np.ndarray, mmap.mmap, int]:

@@ -238,8 +238,8 @@ def _stepped(
                 warnings.simplefilter("ignore", StepWarning)
                 torch.manual_seed(configuration.training.seed)  # from which noise has its keys
                 if model.rnn.noisy:
-                    found = breakdown(model, replace(few, targets=None), metric=metric, steps=())
-                    verdict, noise = found.refinement.verdict, found.noise or ()
+                    report = breakdown(model, replace(few, targets=None), metric=metric, steps=())
+                    verdict, noise = report.refinement.verdict, report.noise or ()
                 else:
                     verdict = refine(model, few.xs, ts=few.ts, lengths=few.lengths, metric=metric).verdict
         except (SolverError, ValueError, TypeError) as error:

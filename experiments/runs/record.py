@@ -47,22 +47,22 @@ class RunRecord:
         self._columns = tuple(dict.fromkeys([*COLUMNS, *measured, *rates.COLUMNS]))
         self._rows: int | None = None
         self._kept = 0  # the step of the newest checkpoint
-        found = read_json(folder / CONFIG)
-        self.threads = self._threads(found or {}) or threads
+        record = read_json(folder / CONFIG)
+        self.threads = self._threads(record or {}) or threads
         with self._writing():
             for left in folder.glob(f".*{PART}"):  # a process that was killed leaves its temporary file
                 left.unlink()
             if (folder / STOPPED).exists():  # the run goes on, and its page is of what was
                 (folder / STOPPED).unlink()
                 (folder / PAGE).unlink(missing_ok=True)
-            if found is None:
+            if record is None:
                 self._write_config()
-            elif configuration.extends(Configuration.from_json(found["configuration"])):  # a longer run has no result yet
+            elif configuration.extends(Configuration.from_json(record["configuration"])):  # a longer run has no result yet
                 (folder / RESULT).unlink(missing_ok=True)
                 longer = {"configuration": configuration.to_json(), "command": configuration.command(folder)}
-                write_json(folder / CONFIG, found | longer)
-        if found is not None:
-            self._compare(found)
+                write_json(folder / CONFIG, record | longer)
+        if record is not None:
+            self._compare(record)
 
     def __enter__(self) -> Self:
         return self

@@ -220,13 +220,13 @@ def _trained(study: Study, run: Run, steps: int, folder: Path, measured: bool = 
         ended.append(_now())
         study.measure(dataclasses.replace(run, configuration=configuration), outcome.model, folder)
         ended.append(_now())
-    found = []
+    lines = []
     for steps_at, ended_at in zip(zip(*times, strict=True), zip(*ended, strict=True), strict=True):
         took, after = ([later - earlier for earlier, later in pairwise(at)] for at in (steps_at, ended_at))
         step = statistics.median(took[1:-1] or took)  # neither the first, nor the last, which evaluates
         evaluation, measures = (after[0] * given.evaluation / sequences, after[1]) if measured else (0.0, 0.0)
-        found.append({"start": max(0.0, took[0] - step), "step": step, "evaluation": evaluation, "measures": measures})
-    return found, folder
+        lines.append({"start": max(0.0, took[0] - step), "step": step, "evaluation": evaluation, "measures": measures})
+    return lines, folder
 
 
 def _now() -> tuple[float, float]:

@@ -73,8 +73,8 @@ def _line(study: Study, docs: Path) -> list[str]:
     folder = docs / "tables" / study.name
     title = read_words(folder).title
     anchors = dict.fromkeys((study.name, re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")))
-    found = "".join(f'<a id="{anchor}"></a>' for anchor in anchors)
-    return [f"{found}[{title}](studies/{study.name}.md)", study.question, Found.read(folder).heading.lower()]
+    anchored = "".join(f'<a id="{anchor}"></a>' for anchor in anchors)
+    return [f"{anchored}[{title}](studies/{study.name}.md)", study.question, Found.read(folder).heading.lower()]
 
 
 def _file(study: str, figure: str) -> str:

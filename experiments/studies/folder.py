@@ -97,9 +97,9 @@ def _at(scale: str, before: str = "") -> str:
 def described(folder: Path) -> dict[str, Any]:
     """Read study.json. Raises: UsageError."""
     try:
-        found = json.loads(read_file(folder / "study.json", MOST_JSON))
+        description = json.loads(read_file(folder / "study.json", MOST_JSON))
         known = (("study", str), ("scale", str), ("commands", list), ("runs", dict))
-        if not all(isinstance(found[name], kind) for name, kind in known) or not all(map(_is_key, found["runs"])):
+        if not all(isinstance(description[name], kind) for name, kind in known) or not all(map(_is_key, description["runs"])):
             raise TypeError
     except FileNotFoundError:
         raise UsageError(f"{folder} is no study's folder: there is no study.json in it.") from None
@@ -109,18 +109,18 @@ def described(folder: Path) -> dict[str, Any]:
         raise UsageError(
             f"{folder / 'study.json'} is damaged; delete that file and repeat `ctrnn study run`: the runs that are done are kept."
         ) from None
-    return dict(found)
+    return dict(description)
 
 
 def kept(folder: Path, key: str, configuration: Mapping[str, object]) -> Record | None:
     """Read the record of a run, None where there is none or it is damaged. Raises: UsageError for another configuration."""
-    found = read_json(place_of(folder, key) / "rows.json") or {}
-    if not all(name in found and isinstance(found[name], kind) for name, kind in PARTS.items()) or found["key"] != key:
+    record = read_json(place_of(folder, key) / "rows.json") or {}
+    if not all(name in record and isinstance(record[name], kind) for name, kind in PARTS.items()) or record["key"] != key:
         return None
-    if _odd_cell(found) is not None:
+    if _odd_cell(record) is not None:
         return None
-    _refuse_change(folder, key, found["configuration"], configuration)
-    return found
+    _refuse_change(folder, key, record["configuration"], configuration)
+    return record
 
 
 def keep(folder: Path, run: Run, measured: RunMeasures, made: Mapping[str, str]) -> None:
@@ -161,8 +161,8 @@ def fail(folder: Path, key: str, traceback: str) -> None:
 def records_in(folder: Path) -> tuple[dict[str, Any], list[Record]]:
     """Read what was asked for, and the records that are there, in the order of the study. Raises: UsageError."""
     asked = described(folder)
-    found = (kept(folder, key, configuration) for key, configuration in asked["runs"].items())
-    return asked, [record for record in found if record is not None]
+    records = (kept(folder, key, configuration) for key, configuration in asked["runs"].items())
+    return asked, [record for record in records if record is not None]
 
 
 def _odd_cell(record: Mapping[str, Any]) -> str | None:

@@ -84,9 +84,9 @@ class Found:
     def read(cls, folder: Path) -> Self:
         """Read what `text` wrote. Raises: UsageError for a file that has something else."""
         try:
-            found = json.loads(read_file(folder / REPORT, MOST_JSON))
-            tables = [FilledTable(**table) for table in found["tables"]]
-            return cls(**{**found, "tables": tables, "parts": [tuple(part) for part in found["parts"]]})
+            record = json.loads(read_file(folder / REPORT, MOST_JSON))
+            tables = [FilledTable(**table) for table in record["tables"]]
+            return cls(**{**record, "tables": tables, "parts": [tuple(part) for part in record["parts"]]})
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise UsageError(f"{folder / REPORT} is no record of what a study found: {error!r}") from None
 

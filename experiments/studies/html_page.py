@@ -23,12 +23,12 @@ __all__ = ["write"]
 
 def write(folder: Path, study: Study | None = None) -> str:
     """Write the page and its files; return the verdict and where the page is, in words. Raises: UsageError."""
-    found = report_of(folder, study)
-    claim, told = _claim(found), f"{found.word}. {found.sentence}"
-    files = {f"{name}.svg": with_colours(svg) for name, svg in zip(found.figures, claim.svgs, strict=True)}
-    files["table.md"] = f"{told}\n\n{found.tables}\n"
-    files["index.html"] = page([claim], _facts(found), found.study.templates[0], found=found)
-    files |= found.study.files(found.results)
+    report = report_of(folder, study)
+    claim, told = _claim(report), f"{report.word}. {report.sentence}"
+    files = {f"{name}.svg": with_colours(svg) for name, svg in zip(report.figures, claim.svgs, strict=True)}
+    files["table.md"] = f"{told}\n\n{report.tables}\n"
+    files["index.html"] = page([claim], _facts(report), report.study.templates[0], found=report)
+    files |= report.study.files(report.results)
     write_files(folder, files)
     return f"{told}\n{folder / 'index.html'}"
 

@@ -67,9 +67,9 @@ def study_named(name: str) -> Study:
 def loaded(address: str) -> Study:
     """Make the study at module:class, perhaps with arguments in JSON behind it, or of that name."""
     place, _, arguments = address.partition(" ")
-    found = (STUDIES.named(address) if address in STUDIES else resolve_name(place))(**json.loads(arguments or "{}"))
-    if not isinstance(found, Study):
+    study = (STUDIES.named(address) if address in STUDIES else resolve_name(place))(**json.loads(arguments or "{}"))
+    if not isinstance(study, Study):
         raise TypeError(f"{address} is no Study.")
-    if address in STUDIES and found.name != address:
-        raise UsageError(f"the study {address} calls itself {found.name!r}; give it one name, by which its folder is known.")
-    return found
+    if address in STUDIES and study.name != address:
+        raise UsageError(f"the study {address} calls itself {study.name!r}; give it one name, by which its folder is known.")
+    return study

@@ -153,8 +153,8 @@ def _verdict(study: Study, scale: str, results: Results) -> ClaimVerdict | NoVer
     if not results.records:
         return NoVerdict("Not decided yet", "No run is done.")
     try:
-        found = study.verdict(results)
-        return found if isinstance(found, NoVerdict) else replace(found, another=study.another.get(scale, ""))
+        verdict = study.verdict(results)
+        return verdict if isinstance(verdict, NoVerdict) else replace(verdict, another=study.another.get(scale, ""))
     except NotEnoughError as error:
         return NoVerdict("Not decided yet", f"{str(error)[:1].upper()}{str(error)[1:].rstrip('.')}.")
 

@@ -47,8 +47,8 @@ def auroc_drawn(ranks: Sequence[float], died: Sequence[int], fold: int, draws: i
         raise NotEnoughError("an AUROC needs patients who died and patients who did not")
     above = ((ones[:, None] > zeros) + (ones[:, None] == zeros) / 2).astype(np.float32)
     of_ones, of_zeros = _weights(fold, len(ones), len(zeros), draws)
-    found: np.ndarray = ((of_ones @ above) * of_zeros).sum(1, dtype=np.float64) / (len(ones) * len(zeros))
-    return found
+    pairs: np.ndarray = ((of_ones @ above) * of_zeros).sum(1, dtype=np.float64) / (len(ones) * len(zeros))
+    return pairs
 
 
 def seed_deviation(models: Iterable[ByFold]) -> float:

@@ -47,10 +47,10 @@ class Results:
     def settings(self, name: str) -> list[Any]:
         """Return the different values of a setting in the configurations. Raises: KeyError for one that none has."""
         parts = [part for one in self.records for part in one["configuration"].values() if isinstance(part, dict)]
-        found = list(dict.fromkeys(part[name] for part in parts if name in part))
-        if not found:
+        values = list(dict.fromkeys(part[name] for part in parts if name in part))
+        if not values:
             raise KeyError(f"no configuration has a setting {name!r}.")
-        return found
+        return values
 
 
 def once(compute: Callable[[Results], pd.DataFrame]) -> Callable[[Results], pd.DataFrame]:
@@ -77,8 +77,8 @@ def groups(frame: pd.DataFrame, by: str | Sequence[str]) -> dict[Any, pd.DataFra
     """Group rows by their values in one column, or by tuples in several, in the order in which these first come."""
     if frame.empty:
         return {}
-    found = frame.groupby(by if isinstance(by, str) else list(by), sort=False, dropna=False)
-    return {tuple(map(_plain, key)) if isinstance(key, tuple) else _plain(key): same for key, same in found}
+    grouped = frame.groupby(by if isinstance(by, str) else list(by), sort=False, dropna=False)
+    return {tuple(map(_plain, key)) if isinstance(key, tuple) else _plain(key): same for key, same in grouped}
 
 
 def spreads(frame: pd.DataFrame, by: str | Sequence[str], column: str) -> dict[Any, Spread]:

@@ -179,9 +179,9 @@ def _headline(study: Study, record: Record) -> str:
 
 def _made(threads: int) -> dict[str, str]:
     """Return machine and versions, in words."""
-    found = facts()
+    machine = facts()
     names = ("processor", "vectors", "cores", "python", "ctrnn", "torch", "torchdiffeq", "compiler", "date")
-    return {**{name: found[name] for name in names}, "threads": str(threads)}
+    return {**{name: machine[name] for name in names}, "threads": str(threads)}
 
 
 def _say(line: str) -> None:

@@ -84,8 +84,8 @@ def data_path(name: str) -> Path | None:
     """Return where a file, or a folder such as "uci_har/", of `--data DIR` is; None if it is not there."""
     if not (root := os.environ.get(DATA)):
         return None
-    found = Path(root) / name
-    return found if (found.is_dir() if name.endswith("/") else found.is_file()) else None
+    path = Path(root) / name
+    return path if (path.is_dir() if name.endswith("/") else path.is_file()) else None
 
 
 def words_beside(file: str) -> list[str]:

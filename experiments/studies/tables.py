@@ -87,16 +87,16 @@ def _records(expected: Mapping[str, Any], runs: Iterable[dict[str, Any]], rows: 
         if run is None:
             raise UsageError(f"the tables have a run {line['key']!r}, which the study has no more.")
         known = {"key", *run.point, *OF_RUNS}
-        found = {name: value for name, value in line.items() if name not in known}
+        values = {name: value for name, value in line.items() if name not in known}
         yield {
             "key": run.key,
             "point": run.point,
             "configuration": configuration_of(run),
-            "measures": {name: value for name, value in found.items() if not isinstance(value, str)},
+            "measures": {name: value for name, value in values.items() if not isinstance(value, str)},
             "rows": [{name: value for name, value in row.items() if name not in known} for row in measured.get(run.key, [])],
             "seconds": line["seconds"],
             "diverged": None if line.get("diverged") is None else int(line["diverged"]),
-            "made": {name: value for name, value in found.items() if isinstance(value, str)},
+            "made": {name: value for name, value in values.items() if isinstance(value, str)},
         }
 
 

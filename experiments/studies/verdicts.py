@@ -245,15 +245,15 @@ class ClaimVerdict:
 
     @property
     def sentence(self) -> str:
-        found = self.summary.strip() or " ".join(map(str, self.parts))
-        return f"{self.another} What was found in it: {found}" if self.another else found
+        words = self.summary.strip() or " ".join(map(str, self.parts))
+        return f"{self.another} What was found in it: {words}" if self.another else words
 
 
 def _together(parts: Sequence[ClaimPart]) -> list[ClaimPart]:
     """Give the comparisons of a study the levels at which they are judged beside one another."""
     comparisons = [part.holds for part in parts if isinstance(part.holds, Compared | EveryComparison)]
-    found = levels([chance(lambda level, of=one: of.at(level) != "undecided") for one in comparisons])  # type: ignore[misc]
-    left = iter([replace(one, level=level) for one, level in zip(comparisons, found, strict=True)])
+    held = levels([chance(lambda level, of=one: of.at(level) != "undecided") for one in comparisons])  # type: ignore[misc]
+    left = iter([replace(one, level=level) for one, level in zip(comparisons, held, strict=True)])
     return [replace(part, holds=next(left)) if isinstance(part.holds, Compared | EveryComparison) else part for part in parts]
 
 

@@ -57,13 +57,13 @@ class NextCharacter(ClassAtEverySample):
             return numbers.repeat(2 + self.length // len(numbers))
         first, second = (int(share * len(numbers)) for share in (TRAINED, KNOWN))
         start, stop = {"train": (0, first), "validation": (first, second), "test": (second, len(numbers))}[split]
-        found = numbers[start:stop] if isinstance(numbers, Tensor) else numbers.part(start, stop)
-        if len(found) <= self.length:
+        part = numbers[start:stop] if isinstance(numbers, Tensor) else numbers.part(start, stop)
+        if len(part) <= self.length:
             raise UsageError(
-                f"{self.text}: its {split} part has {len(found):,} characters, too few for a sequence of {self.length:,} and the "
+                f"{self.text}: its {split} part has {len(part):,} characters, too few for a sequence of {self.length:,} and the "
                 "one that follows; take a longer text or a smaller `length`."
             )
-        return found
+        return part
 
     def drawn(self, size: int, generator: torch.Generator, split: str) -> Batch:
         numbers = self.part_of(split)

@@ -52,9 +52,9 @@ def task_named(name: str) -> type[Task]:
 
     Raises:  UsageError for another name, with the nearest one, and for what is no task.
     """
-    found = TASKS.named(name)
+    task = TASKS.named(name)
     from experiments.tasks.task import Task  # noqa: PLC0415
 
-    if not (isinstance(found, type) and issubclass(found, Task) and is_dataclass(found)):
+    if not (isinstance(task, type) and issubclass(task, Task) and is_dataclass(task)):
         raise UsageError(f"the task {name} is no subclass of experiments.tasks.task.Task that is a dataclass.")
-    return found
+    return task

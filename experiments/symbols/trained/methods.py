@@ -108,8 +108,8 @@ class Ascending(Learner):
 
     @torch.no_grad()
     def logits(self, symbols: Tensor) -> Tensor:
-        found: Tensor = self.model(symbols[:, None])
-        return found[:, 0]
+        outputs: Tensor = self.model(symbols[:, None])
+        return outputs[:, 0]
 
 
 class Torch(Learner):

@@ -76,11 +76,14 @@ class Arrays(FromFiles):
         return {"blind": [functools.reduce(torch.add, counts).tolist()]}
 
     def batch_of(self, split: str, which: Tensor) -> Batch:
-        found = _split(self.data, self.classes, split)
-        xs, labels = found.xs[which].to(torch.get_default_dtype()).movedim(0, 1).contiguous(), found.labels[which].long()
-        if found.lengths is None:
+        recordings = _split(self.data, self.classes, split)
+        xs, labels = (
+            recordings.xs[which].to(torch.get_default_dtype()).movedim(0, 1).contiguous(),
+            recordings.labels[which].long(),
+        )
+        if recordings.lengths is None:
             return Batch(xs, labels)
-        lengths = found.lengths[which].long()
+        lengths = recordings.lengths[which].long()
         return Batch(xs[: int(lengths.max())], labels, lengths=lengths)
 
 

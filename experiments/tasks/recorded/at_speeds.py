@@ -79,12 +79,12 @@ class HARAtSpeeds(FromFiles):
         slowness = torch.tensor(self.slowness)[torch.stack(orders) % len(self.slowness)]
         speeds = torch.stack([1 / n.repeat_interleave(n * (WINDOW // STRETCHES)).double() for n in slowness], 1)
         ts = torch.cat([torch.zeros_like(speeds[:1]), speeds.cumsum(0)])
-        found = self.unwarped.recorded(split)
-        xs = at_times(found.xs[:, which], ts[:-1])
+        recordings = self.unwarped.recorded(split)
+        xs = at_times(recordings.xs[:, which], ts[:-1])
         if self.shown:
             xs = torch.cat([xs, speeds[..., None].log2().to(xs)], -1)
-        batch = Batch(xs.to(torch.get_default_dtype()), found.labels[which], ts=ts if self.clock_given else None)
-        return self._asked(batch, found.xs[:, which], ts[:-1])
+        batch = Batch(xs.to(torch.get_default_dtype()), recordings.labels[which], ts=ts if self.clock_given else None)
+        return self._asked(batch, recordings.xs[:, which], ts[:-1])
 
     def _asked(self, batch: Batch, recorded: Tensor, ts: Tensor) -> Batch:
         return batch

@@ -288,8 +288,8 @@ def _about(
 
 def _counted(classes: tuple[str, ...], parts: dict[str, list[RecordedPiece]]) -> dict[str, Tensor]:
     """Return how often each class is asked for in each part."""
-    found = {split: torch.cat([one.target.flatten() for one in some]) for split, some in parts.items()}
-    return {split: torch.bincount(some[some != NO_CLASS], minlength=len(classes)) for split, some in found.items()}
+    targets = {split: torch.cat([one.target.flatten() for one in some]) for split, some in parts.items()}
+    return {split: torch.bincount(some[some != NO_CLASS], minlength=len(classes)) for split, some in targets.items()}
 
 
 def _absent_classes(classes: tuple[str, ...], parts: dict[str, list[RecordedPiece]]) -> Iterator[str]:

@@ -51,8 +51,8 @@ class HAR(Recorded):
         return _har(self.data)
 
     def recorded(self, split: str) -> Sequences:
-        found = super().recorded(split)
-        return Sequences(found.xs, torch.tensor(CLASSES[self.classes])[found.labels])
+        recordings = super().recorded(split)
+        return Sequences(recordings.xs, torch.tensor(CLASSES[self.classes])[recordings.labels])
 
 
 @functools.cache

@@ -57,12 +57,12 @@ def dealt(task: Dealt, table: Columns, rows: list[np.ndarray], labels: np.ndarra
         given = _by_sequence([last if one == NO_CLASS else one for one in classes])
         return given, "split by sequence" + ", of each class as nearly as can be" * (labels is not None)
     parts = table.words(way, names=True)
-    found = [place for k, here in enumerate(rows) for place in _as_said(task, parts.iloc[here], k)]
-    if whole and len(found) > len(rows):
+    places = [place for k, here in enumerate(rows) for place in _as_said(task, parts.iloc[here], k)]
+    if whole and len(places) > len(rows):
         raise UsageError(f"{task.data}: the target is of whole sequences, and {way} puts one sequence into several parts.")
-    if missing := sorted(set(SPLITS) - {split for split, _, _ in found}):
+    if missing := sorted(set(SPLITS) - {split for split, _, _ in places}):
         raise UsageError(f"{task.data}: {way} names no row for {' and '.join(missing)}.")
-    return found, f"split by the column {way}"
+    return places, f"split by the column {way}"
 
 
 def _by_time(rows: list[np.ndarray]) -> list[Place]:
@@ -96,5 +96,5 @@ def whole_of(ys: np.ndarray) -> np.ndarray:
     """Return the target of a whole sequence: the first that is there, of each number."""
     seen = ys != NO_CLASS if ys.ndim == 1 else ~np.isnan(ys)
     first = seen.argmax(0)
-    found: np.ndarray = ys[first] if ys.ndim == 1 else ys[first, np.arange(ys.shape[1])]
-    return found
+    values: np.ndarray = ys[first] if ys.ndim == 1 else ys[first, np.arange(ys.shape[1])]
+    return values

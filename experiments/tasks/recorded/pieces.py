@@ -80,9 +80,9 @@ def places(rows: int, speed: float, factors: Tensor) -> Tensor:
     ends = torch.cat([bounds[:1], (bounds.diff() / (speed * factors)).cumsum(0)])
     samples = torch.arange(math.floor(float(ends[-1]) * (1 + 1e-12) + 1e-9) + 1, dtype=torch.float64)
     k = (torch.searchsorted(ends, samples, right=True) - 1).clamp(max=len(factors) - 1)
-    found = (bounds[k] + (samples - ends[k]) * speed * factors[k]).clamp(max=rows - 1)
-    whole = found.round()
-    return whole.where((found - whole).abs() < 1e-9, found)  # a row that is missed by rounding alone
+    rows_at = (bounds[k] + (samples - ends[k]) * speed * factors[k]).clamp(max=rows - 1)
+    whole = rows_at.round()
+    return whole.where((rows_at - whole).abs() < 1e-9, rows_at)  # a row that is missed by rounding alone
 
 
 def factors_of(warp: float, generator: torch.Generator) -> Tensor:

@@ -96,16 +96,16 @@ class Recorded(FromFiles):
         return {"blind": [torch.bincount(self.recorded("train").labels, minlength=self.output_size).tolist()]}
 
     def batch_of(self, split: str, which: Tensor) -> Batch:
-        found = self.recorded(split)
-        lengths = None if found.lengths is None else found.lengths[which]
-        xs = self.numbers(found.xs[: None if lengths is None else int(lengths.max()), which])
+        recordings = self.recorded(split)
+        lengths = None if recordings.lengths is None else recordings.lengths[which]
+        xs = self.numbers(recordings.xs[: None if lengths is None else int(lengths.max()), which])
         xs, lengths = played(xs, lengths, self.speed)
         ts = torch.arange(len(xs) + 1, dtype=torch.float64)
         if self.kept < 1:
             samples = [len(xs)] * len(which) if lengths is None else lengths.tolist()
             draws = [torch.rand(n, generator=generator_of(0, "kept", split, int(k))) for n, k in zip(samples, which, strict=True)]
             xs, ts, lengths = thinned(xs, pad_sequence(draws, padding_value=1.0) < self.kept)
-        return Batch(xs, found.labels[which], ts=self.speed * ts if self.clock_given else None, lengths=lengths)
+        return Batch(xs, recordings.labels[which], ts=self.speed * ts if self.clock_given else None, lengths=lengths)
 
 
 def played(xs: Tensor, lengths: Tensor | None, speed: float) -> tuple[Tensor, Tensor | None]:

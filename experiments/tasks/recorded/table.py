@@ -129,11 +129,11 @@ class TableTask(TableSettings, Task):
 
     def _piece(self, split: str, k: int) -> RecordedPiece:
         """Return a sequence of a split, as it is played."""
-        found = self._found
-        one = found.parts[split][k]
+        dataset = self._found
+        one = dataset.parts[split][k]
         if not self._is_played:
             return one
-        return one.played(self._places(split, k), self.between, found.of_words, found.at_the_end)
+        return one.played(self._places(split, k), self.between, dataset.of_words, dataset.at_the_end)
 
     def _pieces(self, split: str) -> Iterator[RecordedPiece]:
         return (self._piece(split, k) for k in self._asked_in[split])
@@ -144,8 +144,8 @@ class TableTask(TableSettings, Task):
 
     @property
     def output_size(self) -> int:
-        found = self._found
-        return len(found.classes) or len(found.targets)
+        dataset = self._found
+        return len(dataset.classes) or len(dataset.targets)
 
     @property
     def open_interval(self) -> float:
@@ -161,15 +161,15 @@ class TableTask(TableSettings, Task):
 
     @property
     def measured(self) -> Sequence[str]:  # type: ignore[override]
-        found = self._found
-        if len(found.classes) == 2:
+        dataset = self._found
+        if len(dataset.classes) == 2:
             return "loss", "accuracy", "auroc", "auprc"
-        return ("loss", "accuracy") if found.classes else ("loss", "mean_error") if len(found.targets) == 1 else ("loss",)
+        return ("loss", "accuracy") if dataset.classes else ("loss", "mean_error") if len(dataset.targets) == 1 else ("loss",)
 
     @property
     def output_names(self) -> Sequence[str]:
-        found = self._found
-        return found.classes or found.targets
+        dataset = self._found
+        return dataset.classes or dataset.targets
 
     def fingerprint(self) -> str:
         return self._found.digest
@@ -197,16 +197,16 @@ class TableTask(TableSettings, Task):
 
     def batch_of(self, split: str, which: Tensor) -> Batch:
         """Make a batch of these sequences of a split, by their places in it."""
-        found = self._found
+        dataset = self._found
         some = [self._piece(split, self._asked_in[split][k]) for k in which.tolist()]
         clocked = self.clock_given and bool(self.time or self._is_played)
         read = [{"x": one.xs.to(torch.get_default_dtype())} | ({"ts": one.ts} if clocked else {}) for one in some]
-        batch = Collate("mask" if found.masked else None)(read)
-        if found.at_the_end:
+        batch = Collate("mask" if dataset.masked else None)(read)
+        if dataset.at_the_end:
             targets = torch.stack([one.target for one in some])
         else:
-            targets = pad_sequence([one.target for one in some], padding_value=NO_CLASS if found.classes else torch.nan)
-        return replace(batch, targets=targets if found.classes else targets.to(batch.xs))
+            targets = pad_sequence([one.target for one in some], padding_value=NO_CLASS if dataset.classes else torch.nan)
+        return replace(batch, targets=targets if dataset.classes else targets.to(batch.xs))
 
     def part(self, batch: Batch, sequences: slice) -> Batch:
         at_the_end = self._found.at_the_end
@@ -272,19 +272,19 @@ class TableTask(TableSettings, Task):
 
     def baseline_accuracies(self) -> dict[str, float]:
         """Return how often the most frequent class of "train" is right on "test"."""
-        found = self._found
-        if not found.classes:
+        dataset = self._found
+        if not dataset.classes:
             return {}
         most = torch.bincount(self._targets("train")).argmax()
         return {"blind": float((self._targets("test") == most).double().mean())}
 
     def _targets(self, split: str) -> Tensor:
         """Return all that is asked for in a split: classes (n,), or numbers (n, numbers), nan where nothing is."""
-        found = self._found
-        if found.classes:
+        dataset = self._found
+        if dataset.classes:
             targets = torch.cat([one.target.flatten() for one in self._pieces(split)])
             return targets[targets != NO_CLASS]
-        return torch.cat([one.target.reshape(-1, len(found.targets)) for one in self._pieces(split)])
+        return torch.cat([one.target.reshape(-1, len(dataset.targets)) for one in self._pieces(split)])
 
 
 def _deviance(logarithms: Tensor, counts: Tensor) -> Tensor:

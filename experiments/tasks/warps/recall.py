@@ -75,9 +75,9 @@ class RecallAtEnds(Recall):
             raise ValueError(f"`warp` = {self.warp} must be below `length` = {self.length}, or no symbol might end.")
 
     def drawn(self, size: int, generator: torch.Generator, split: str) -> Batch:
-        found = super().drawn(size, generator, split)
-        ends = found.xs.diff(dim=0).any(-1)
-        return replace(found, counts=torch.cat([ends, torch.zeros_like(ends[:1])]).to(found.xs))
+        batch = super().drawn(size, generator, split)
+        ends = batch.xs.diff(dim=0).any(-1)
+        return replace(batch, counts=torch.cat([ends, torch.zeros_like(ends[:1])]).to(batch.xs))
 
     def share_of_the_first(self) -> float:
         return 1 / (self._expected_runs() - 1)  # the last run is cut off
@@ -105,11 +105,11 @@ class AnyWarp(Recall):
             )
 
     def drawn(self, size: int, generator: torch.Generator, split: str) -> Batch:
-        found = super().drawn(size, generator, split)
+        batch = super().drawn(size, generator, split)
         if self.first:
-            return found
+            return batch
         # The target is the dummy in the first run and, padded, where nothing counts; a character everywhere else.
-        return replace(found, counts=(found.targets != DUMMY).to(found.xs))
+        return replace(batch, counts=(batch.targets != DUMMY).to(batch.xs))
 
     def target_counts(self) -> dict[str, TargetCounts]:
         return super().target_counts() if self.first else {"memoryless": [[1.0] * (self.alphabet - 2)]}
