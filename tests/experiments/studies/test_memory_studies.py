@@ -1,7 +1,9 @@
 """What step maps make of trained networks: measures against closed forms of a unit, verdicts on records that are made up."""
 
+import dataclasses
 import math
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -14,7 +16,7 @@ import discretize
 from discretize import SequenceModel
 from experiments.models.integrators import EXACT, IntegratorSettings, under
 from experiments.seeds import generator
-from experiments.studies.claims.memory import measures
+from experiments.studies.claims.memory import held, measures
 from experiments.studies.claims.memory.held import DTS, EQUATION, LINES, STEPPED, HeldSymbols, largest_exponents
 from experiments.studies.claims.memory.measures import STEPS, ExactSteps
 from experiments.studies.claims.memory.rates import CELLS, LENGTHS, SamplingRates, answers, played
@@ -311,3 +313,15 @@ def test_as_it_is_a_cell_is_that_of_torch_and_read_twice_it_is_that_on_samples_t
     for network, given, xs in ((model, False, batch.xs), (twice, True, batch.xs.repeat_interleave(2, 0))):
         states = theirs(xs)[0][slice(None) if network is model else slice(1, None, 2)]
         assert_close(answers(network, batch, given), model.read_out(states), rtol=0, atol=1e-12)  # sums in another order
+
+
+@pytest.mark.parametrize("scale", ["smoke", "small", "paper"])
+def test_a_slice_of_few_steps_is_held_as_long_as_whole_runs_of_its_scale(scale, monkeypatch):
+    asked = []
+    monkeypatch.setattr(held, "largest_exponents", lambda field, step, dts, intervals: asked.append(intervals) or {})
+    study = HeldSymbols()
+    run = study.runs(scale)[0]
+    training = dataclasses.replace(run.configuration.training, steps=3)
+    run = dataclasses.replace(run, configuration=dataclasses.replace(run.configuration, training=training))
+    study.measure(run, run.configuration.untrained_model(), Path())
+    assert set(asked) == {study.sizes[scale].intervals}

@@ -108,7 +108,9 @@ class HeldSymbols(Study):
         return MemoryAndSteps().configuration({**point, "said": "before"}, sizes)
 
     def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[Row]:
-        intervals = next(sizes.intervals for sizes in self.sizes.values() if sizes.steps == run.configuration.training.steps)
+        intervals = next(
+            sizes.intervals for sizes in self.sizes.values() if sizes.hidden == run.configuration.field_settings.hidden
+        )
         networks = {"trained": model, "untrained": run.configuration.untrained_model()}
         rows: list[Row] = []
         for weights, network in networks.items():
