@@ -132,6 +132,12 @@ class ModulePlan(Plan):
         self.kind, settings = type(module), {name: value for name, value in vars(module).items() if name not in NOTES}
         self.names, self.values = [*settings], [*settings.values()]
 
+    def may_be_torchs(self) -> bool:
+        """Whether torch's own function may run calls of this plan, or of the one before; it does not where kernels run them."""
+        if self.torchs is not None and (self.torchs.pair or isinstance(self.found.kernel, str)):
+            return True
+        return self.before is not None and self.before.may_be_torchs()
+
     def is_of(self, module: nn.Module) -> bool:
         """Whether a module's settings are those that were planned with."""
         own = vars(module)

@@ -212,7 +212,8 @@ class Layers(SequenceModule):
     def _jointly(self, x: Tensor | PackedSequence, h_0: Start) -> Shown | None:
         """All layers by one call of torch's own function, where each would be run by it."""
         modules = self._clocked()
-        if any(getattr(module, "_plan", None) is None for module in modules) or own_code(self, Layers) is not None:
+        plans = [getattr(module, "_plan", None) for module in modules]
+        if not all(plan is not None and plan.may_be_torchs() for plan in plans) or own_code(self, Layers) is not None:
             return None
         from discretize.kernels.jointly import run_jointly  # noqa: PLC0415 - loads kernels
 

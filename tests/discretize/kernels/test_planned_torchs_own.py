@@ -22,7 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import ctrnn
 from discretize import DiscreteRNN, Euler, ExponentialEuler, Layers, Monitor, layers_from_torch
-from discretize.kernels import price, registry
+from discretize.kernels import jointly, price, registry
 from discretize.kernels.record.program import StepModule
 from discretize.kernels.torchs_own import TorchRun
 from discretize.sequences.module import SequenceModule
@@ -141,6 +141,19 @@ def test_stats_of_planned_calls_are_those_of_others(monkeypatch):
                 told.append([part.stats | {"engine_why": None} for part in module.modules() if isinstance(part, DiscreteRNN)])
             assert told[0] == told[1]
             assert told[0][0]["engine"] == "torch"
+
+
+def test_layers_that_kernels_run_are_not_read_for_torchs_function(monkeypatch):
+    module, asked = stacked(), []
+    for _ in range(2):
+        module(X)
+    monkeypatch.setattr(jointly, "run_jointly", lambda *_: asked.append(1))
+    module._jointly(X, None)
+    assert asked == [1]
+    for part in rnns(module):
+        part._plan.found = part._plan.found._replace(kernel=object())
+    assert module._jointly(X, None) is None
+    assert asked == [1]
 
 
 def test_layers_are_one_call_of_torchs_function(monkeypatch):
