@@ -57,7 +57,8 @@ class Processes:
         """Stop all processes if one has to. Return how long each has waited for the slowest since `begun`, (size,), the largest
         of all numbers, and the mean of all losses. Raises: StoppedError."""
         gathered = torch.zeros(4, self.size, dtype=torch.float64)
-        gathered[:, self.rank] = torch.tensor([time.perf_counter() - begun, largest or 0.0, error is not None, loss])
+        here = [time.perf_counter() - begun, largest or 0.0, float(error is not None), loss]
+        gathered[:, self.rank] = torch.tensor(here, dtype=torch.float64)
         seconds, numbers, failed, losses = self.summed(gathered)
         if error is not None:
             raise error

@@ -189,8 +189,9 @@ def test_a_sequence_has_the_same_noise_in_a_share_as_in_the_batch():
 
 def test_alone_nothing_is_sent_and_one_error_is_its_own(monkeypatch):
     assert joined(1) is ALONE
-    waited, largest, loss = ALONE.agree(None, time.perf_counter(), 1, 0.5, 0.25)
-    assert (waited.tolist(), largest, loss) == ([0.0], 0.5, 0.25)
+    with torch_defaults(1, torch.float32):  # a loss in double precision keeps its digits all the same
+        waited, largest, loss = ALONE.agree(None, time.perf_counter(), 1, 0.3, 0.1)
+    assert (waited.tolist(), largest, loss) == ([0.0], 0.3, 0.1)
     with pytest.raises(StoppedError, match="mine"):
         ALONE.agree(StoppedError("mine", "diverged", 1), 0.0, 1, None, 0.0)
     monkeypatch.setenv("WORLD_SIZE", "5")
