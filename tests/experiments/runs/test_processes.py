@@ -319,6 +319,7 @@ def test_two_processes_then_one_then_two_train_as_one(tmp_path):
 
 FULL = """
 import errno, os
+import ctrnn
 
 written, write = 0, os.write
 
@@ -331,6 +332,8 @@ def scarce(file, data):
 
 if os.environ.get("FULL") == os.environ["RANK"]:
     os.write = scarce
+
+FIELDS = {"gated-here": ctrnn.gated}  # a plugin has something to add
 """
 
 
