@@ -143,7 +143,7 @@ def in_two_processes():
         return [torch.load(Path(folder) / f"{rank}.pt") for rank in range(2)]
 
 
-# Two processes that import torch, and the compiler that its DistributedDataParallel loads: 3 s each.
+# Two processes that import torch, and the compiler that its DistributedDataParallel loads: some three seconds each.
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("name", RUNS)
 def test_two_processes_have_the_weights_of_one_after_twenty_steps(name, precision):
