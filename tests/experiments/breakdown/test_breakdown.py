@@ -373,6 +373,8 @@ def test_the_whole_atlas_of_a_short_recording_passes_its_checks(tmp_path):
         "one unit, chart",
         "one unit, held target",
         "one unit, power decay",
+        "one unit, at rest",
+        "rhythm",
         "networks",
         "several units",
         "recording, accelerating",
