@@ -121,6 +121,7 @@ class KnownKernel(NamedTuple):
     kernel: Any
     guards: Guards
     uses: Uses
+    kernels: int  # of such code that had been made by then
     made: OrderedDict[Any, _Made]  # among which it was looked for
     end: weakref.ref[Any]
 
@@ -158,13 +159,13 @@ def is_on_disk(attributes: Attributes, wanted: Mapping[str, bool], dtype: torch.
 
 
 def known(field: VectorField | Step, request: object, wait: bool) -> KnownKernel | None:
-    """What `remember` was given for the same request, if nothing has changed that the code of a field, or method, may read; wait:
-    not without a kernel that may be there."""
+    """What `remember` was given for the same request, if nothing has changed that the code of a field, or method, may read, and,
+    where it waits for a kernel, none of such code has been made since; wait: not without a kernel that may be there."""
     kernel = _known.get(id(field), {}).get(request)
     if kernel is None or kernel.made is not _made or not kernel.guards.hold(field):
         return None
     if isinstance(kernel.kernel, Waiting):
-        why = None if wait else kernel.uses.waiting()
+        why = None if wait or kernel.uses.made != kernel.kernels else kernel.uses.waiting()
         return kernel._replace(kernel=why) if why else None
     kernel.uses.found += 1
     return kernel
@@ -181,7 +182,7 @@ def remember(
         return
     # By a number alone: a field may die while code is watched, which may call no other's `__hash__`.
     end = weakref.ref(field, lambda _: _known.pop(key, None))
-    _keep(_known, key, of_field | {request: KnownKernel(attributes, kernel, guards.complete(), uses, _made, end)})
+    _keep(_known, key, of_field | {request: KnownKernel(attributes, kernel, guards.complete(), uses, uses.made, _made, end)})
 
 
 def _keep(table: OrderedDict[Any, Any], key: object, value: object) -> None:

@@ -189,7 +189,7 @@ def looked_at(problem: HeldProblem) -> KnownKernel | None:
     if isinstance(attributes, str) or guards.refused:
         return None
     uses = uses_of(field, StepModule, type(step))
-    return KnownKernel(attributes, None, guards.complete(), uses, OrderedDict(), weakref.ref(field))
+    return KnownKernel(attributes, None, guards.complete(), uses, uses.made, OrderedDict(), weakref.ref(field))
 
 
 def kernel_of_networks(problem: HeldProblem) -> KnownKernel | None:
@@ -205,7 +205,7 @@ def kernel_of_networks(problem: HeldProblem) -> KnownKernel | None:
     kernel = _kernel(_COMPILED, first, attributes, wanted, h0.dtype, h0.device, guards=guards, uses=uses, wait=False)
     if isinstance(kernel, str) or guards.refused:
         return None
-    return KnownKernel(stacked, kernel, guards.complete(), uses, OrderedDict(), weakref.ref(field))
+    return KnownKernel(stacked, kernel, guards.complete(), uses, uses.made, OrderedDict(), weakref.ref(field))
 
 
 def _request(engine: _Engine, step: Step, wanted: dict[str, bool], h0: Tensor) -> tuple[Any, ...]:

@@ -223,6 +223,15 @@ def test_a_kernel_in_the_process_is_taken_always():
     assert by_rnn(other)[1]["engine"] == "steps"  # of other code
 
 
+@pytest.mark.parametrize("call", CALLS)
+def test_a_field_that_waits_takes_the_kernel_that_another_one_has_paid_for(call):
+    forget()
+    waits = Own()
+    assert [call(waits)[1]["engine"] for _ in range(3)] == ["steps"] * 3  # the later ones by the quick check
+    assert call(Own(), fused="always")[1]["engine"] == "compiled"
+    assert call(waits)[1]["engine"] == "compiled"
+
+
 def test_a_backward_pass_to_come_is_counted():
     field, spent = Own(), []
     uses = registry.uses_of(field)
