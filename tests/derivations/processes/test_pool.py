@@ -19,7 +19,7 @@ def light(monkeypatch):
     """Workers that import neither pytest, as the module that started the program, nor anything else."""
     monkeypatch.syspath_prepend(str(HERE))
     monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
-    monkeypatch.delattr(sys.modules["__main__"], "__file__")
+    monkeypatch.delattr(sys.modules["__main__"], "__file__", raising=False)  # a worker of pytest-xdist has none
 
 
 @pytest.mark.usefixtures("light")

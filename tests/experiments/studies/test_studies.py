@@ -621,8 +621,8 @@ def test_the_unwarped_task_is_reproduced_where_every_model_succeeds(accuracies, 
 
 def test_wrong_usage_and_help_answer_without_torch(tmp_path, subtests):
     asked = {
-        ("study",): (2, "Expected one of {list, cost, run, plot, export, restore}"),
-        ("study", "--help"): (0, "usage: ctrnn study [-h] {list,cost,run,plot,export,restore}"),
+        ("study",): (2, "Expected one of {list, fetch, cost, run, plot, export, restore}"),
+        ("study", "--help"): (0, "usage: ctrnn study [-h] {list,fetch,cost,run,plot,export,restore}"),
         ("study", "run", "--help"): (0, "usage: ctrnn study run"),
         ("study", "lits"): (2, "there is no command 'lits'; did you mean 'list'?"),
         ("study", "run", "unwraped", "--out", "x"): (2, "there is no study 'unwraped'; did you mean 'unwarped'?"),
