@@ -3,7 +3,7 @@ r"""Record the `attempt` of a method as a program that calls a field: seven stag
     slope 0 = f(t, h)    slope k = f(t + c_k dt, state k)    state k = a function of h, dt and the slopes before it
 
 What is recorded are the states at which the field is called, the state that the step leads to, and its error, all functions of h,
-dt and of slopes that are given. Which calls there are is seen on a few numbers first.
+dt and of slopes that are given. Which calls there are is seen on steps of many lengths first.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from discretize.solvers.tableaus import Attempt, EmbeddedMethod, checked_attempt
 __all__ = ["START", "AttemptModule", "FieldCalls", "calls_of"]
 
 START = 0  # the slope at the state that a step begins in
-TRIED = ((0.0, 1.0), (0.3, 0.7), (0.0, 0.7))  # tau and dt
-ROUNDED = 1e-6  # by which a time may be off that was computed in float32
+LENGTHS = [2.0**k for k in range(-20, 21)]  # of steps that are tried, and of times: code may tell long from short
+ROUNDED = 1e-6  # by which a time may be off that was computed in float32, relative to it
+SAME = 1e-12  # of two ways to compute one time, relative to it
 
 
 @dataclass(frozen=True)
@@ -95,17 +96,17 @@ class AttemptModule(nn.Module):
 class _TriedSlope(SlopeFunction):
     """Gives random slopes, and notes at which times and states."""
 
-    def __init__(self, tau: Tensor, h: Tensor, start: Tensor, dice: torch.Generator) -> None:
-        self.dice, self.numbers = dice, list[int]()
-        self.taken = [(float(tau[0]), h, start)]
+    def __init__(self, tau: Tensor, dt: Tensor, h: Tensor, start: Tensor, dice: torch.Generator) -> None:
+        self.tau, self.dt, self.dice, self.numbers = tau, dt, dice, list[int]()
+        self.taken = [(tau, h, start)]
 
     def __call__(self, tau: Tensor, h: Tensor) -> Tensor:
         first = self.taken[START][1]
         if h.shape != first.shape or h.dtype != first.dtype:
             raise UnknownOperation(f"it asks for the slope at a state of shape {tuple(h.shape)} and {h.dtype}")
-        at = float(tau.reshape(-1)[0])
+        at = tau.double().expand(len(h), 1)
         for number, (when, where, slope) in enumerate(self.taken):
-            if where is h and when == at:
+            if where is h and torch.allclose(when, at, rtol=SAME, atol=0):
                 self.numbers.append(number)
                 return slope
         self.numbers.append(len(self.taken))
@@ -118,13 +119,15 @@ class _TriedSlope(SlopeFunction):
 
 @torch.no_grad()
 def calls_of(method: EmbeddedMethod, state: int, dtype: torch.dtype) -> FieldCalls | str:
-    """Find the calls of the field in a method's attempt by trying it on a few numbers; or why it has no program."""
+    """Find the calls of the field in a method's attempt by trying it on steps of many lengths; or why it has no program."""
     if method.implicit:
         return f"the `attempt` of {method!r} has no kernel: it reads the Jacobian of the field"
     try:
         method = copy.deepcopy(method)  # which may count its calls
         with fork_rng([]):
-            tried = [_tried(method, state, dtype, tau, dt) for tau, dt in TRIED]
+            lengths = torch.tensor(LENGTHS, dtype=torch.float64, device="cpu")[:, None]
+            steps = [(0 * lengths, lengths**0), (0.3 * lengths, lengths), (0 * lengths, lengths)]
+            tried = [_tried(method, state, dtype, tau, dt) for tau, dt in steps]
     except Exception as error:  # the code is the user's, and without a kernel it runs as it is
         words = str(error) if isinstance(error, UnknownOperation | AssertionError) else f"{type(error).__name__}: {error}"
         return f"the `attempt` of {method!r} has no kernel: {words}"
@@ -137,15 +140,15 @@ def _calls(
     other: tuple[_TriedSlope, Attempt],
     before: tuple[_TriedSlope, Attempt],
 ) -> FieldCalls | str:
-    """Of three attempts: by dt 1 from time 0, and by another dt from two times."""
-    (slope, attempt), (moved, later), (_, sooner) = first, other, before
-    nodes = tuple(at for at, _, _ in slope.taken)
+    """Of three attempts: by dt 1 from time 0, and by others from two times."""
+    (slope, attempt), (moved, later), (still, sooner) = first, other, before
+    nodes = tuple(float(at[0]) for at, _, _ in slope.taken)
     why = None
-    if slope.numbers != moved.numbers:
+    if not slope.numbers == moved.numbers == still.numbers:
         why = "it calls the field in another order at other steps"
-    elif any(abs(at - TRIED[1][0] - c * TRIED[1][1]) > ROUNDED for c, (at, _, _) in zip(nodes, moved.taken, strict=True)):
+    elif not all(_are_at(nodes, each) for each in (slope, moved, still)):
         why = "it reads the field at a time that is not tau + c dt"
-    elif not all(torch.equal(one, two) for one, two in zip(later[:2], sooner[:2], strict=True)):
+    elif not all(torch.equal(one.nan_to_num(), two.nan_to_num()) for one, two in zip(later[:2], sooner[:2], strict=True)):
         why = "its states depend on the time itself"
     ends = [k for k, (_, state, given) in enumerate(slope.taken) if given is attempt.end and state is attempt.h and nodes[k] == 1]
     if why is None and attempt.end is not None and not (ends and method.reads_start):
@@ -155,13 +158,19 @@ def _calls(
     return FieldCalls(tuple(slope.numbers), nodes, ends[0] if attempt.end is not None else None)
 
 
-def _tried(method: EmbeddedMethod, state: int, dtype: torch.dtype, tau: float, dt: float) -> tuple[_TriedSlope, Attempt]:
+def _are_at(nodes: Sequence[float], slope: _TriedSlope) -> bool:
+    """Return whether slopes were taken at tau + c dt in steps of every length."""
+    expected = [slope.tau + c * slope.dt for c in nodes]
+    allowed = ROUNDED * (slope.tau.abs() + slope.dt)
+    return all(bool(((at - to).abs() <= allowed).all()) for to, (at, _, _) in zip(expected, slope.taken, strict=True))
+
+
+def _tried(method: EmbeddedMethod, state: int, dtype: torch.dtype, tau: Tensor, dt: Tensor) -> tuple[_TriedSlope, Attempt]:
     dice = torch.Generator().manual_seed(0)
-    like = torch.empty(3, state, dtype=dtype, device="cpu")
+    like = torch.empty(len(dt), state, dtype=dtype, device="cpu")
     h, start = _random_like(like, dice), _random_like(like, dice)
-    when, length = (torch.full((3, 1), number, dtype=torch.float64, device="cpu") for number in (tau, dt))
-    slope = _TriedSlope(when, h, start, dice)
-    attempt = method.attempt(slope, when, length, h, start if method.reads_start else None)
+    slope = _TriedSlope(tau, dt, h, start, dice)
+    attempt = method.attempt(slope, tau, dt, h, start if method.reads_start else None)
     return slope, checked_attempt(attempt, h, method)
 
 

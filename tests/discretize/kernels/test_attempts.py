@@ -201,6 +201,18 @@ def test_what_a_method_keeps_is_read_at_each_call_also_of_those_that_are_planned
     assert float((states[0] - states[3]).abs().max()) > 1e-3
 
 
+def test_one_time_that_is_computed_in_two_ways_is_one():
+    class Thirds(EmbeddedMethod):
+        order, evaluations = 1, 3
+
+        def attempt(self, slope, tau, dt, h, start):
+            middle = h + dt.to(h) / 3 * start
+            first, again = slope(tau + dt / 3, middle), slope(tau + dt * (1 / 3), middle)
+            return Attempt(h + dt.to(h) * (first + again) / 2, dt.to(h) * (first - start))
+
+    assert calls_of(Thirds(), 3, torch.float64).slopes == (1, 1)
+
+
 def test_a_solve_that_fails_says_the_same():
     def grows(t, h):
         return h * h
@@ -239,6 +251,15 @@ REFUSED = {
     ),
     "a branch": (lambda f, tau, dt, step, h, k: (h + step * k if k.sum() > 0 else h, step * k), "branches on the values"),
     "other times": (lambda f, tau, dt, step, h, k: (h + step * f(tau + dt * dt, h), step * k), "a time that is not tau + c dt"),
+    "other times of long steps": (
+        lambda f, tau, dt, step, h, k: (h + step * f(tau + dt.clamp(max=2.0), h + step * k), step * k),
+        "a time that is not tau + c dt",
+    ),
+    "other times of short steps": (
+        lambda f, tau, dt, step, h, k: (h + step * f(tau + torch.where(dt < 0.01, dt / 2, dt), h + step * k), step * k),
+        "a time that is not tau + c dt",
+    ),
+    "late times": (lambda f, tau, dt, step, h, k: (h + step * k * (1 + (tau > 9).to(h)), step * k), "depend on the time itself"),
     "the time itself": (lambda f, tau, dt, step, h, k: (h + step * k * tau.to(h), step * k), "depend on the time itself"),
     "no end": (lambda f, tau, dt, step, h, k: (h + step * k, step * k, f(tau + dt, h)), "its `end` is no slope"),
     "numbers that learn": (lambda f, tau, dt, step, h, k: (h + step * k * RATE, step * k), "a tensor with a gradient"),
