@@ -23,7 +23,7 @@ import sys
 import threading
 import time
 import traceback
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
@@ -112,12 +112,12 @@ class WorkerPool:
     every: float | None = None
     _workers: list[_Worker] = field(default_factory=list, init=False)
     _waiting: deque[Any] = field(default_factory=deque, init=False)
-    _deaths: Counter[Any] = field(default_factory=Counter, init=False)  # of workers at a key
+    _lost: list[Any] = field(default_factory=list, init=False)  # keys at which a worker died; they need not be hashable
     _failed_starts: int = field(default=0, init=False)  # in a row
 
     def carry_out(self, keys: Sequence[object]) -> Generator[End, None, None]:
         """Yield how each ends, as it is known. However this is left, no process is."""
-        self._waiting, self._deaths, self._failed_starts = deque(keys), Counter(), 0
+        self._waiting, self._lost, self._failed_starts = deque(keys), [], 0
         try:
             while self._waiting or self._at_work():
                 self._assign()
@@ -145,12 +145,12 @@ class WorkerPool:
         words = self._remove(worker)
         if not worker.ready:
             self._failed_starts += 1
-            if self._failed_starts == STARTS:
+            if self._failed_starts >= STARTS:
                 yield from (End(key, lost=f"no worker process comes up: it {words}") for key in self._waiting)
                 self._waiting.clear()
         elif worker.key is not None:
-            self._deaths[worker.key] += 1
-            if self._deaths[worker.key] < TRIES:
+            self._lost.append(worker.key)
+            if sum(key is worker.key for key in self._lost) < TRIES:
                 self._waiting.appendleft(worker.key)
             else:
                 yield End(worker.key, lost=f"its process {words}, {TRIES} times")
@@ -275,7 +275,8 @@ def _sendable(error: Exception) -> Exception:
     words = traceback.format_exc()
     with suppress(Exception):
         error.add_note(words)
-        if type(pickle.loads(pickle.dumps(error))) is type(error):
+        read = pickle.loads(pickle.dumps(error))
+        if (type(read), str(read)) == (type(error), str(error)):
             return error
     return RuntimeError(words)
 

@@ -13,6 +13,13 @@ class TwoWordsError(Exception):
         super().__init__(one)
 
 
+class WordsOfItsOwnError(Exception):
+    """Comes back with other words: pickle calls it with those that it made."""
+
+    def __init__(self, name):
+        super().__init__(f"there is no {name}.")
+
+
 def begin(folder):
     def work(key):
         name, _, number = key.partition(" ")
@@ -22,12 +29,19 @@ def begin(folder):
             "memory": lambda: bytearray(1 << 62),
             "error": lambda: int("x"),
             "odd-error": lambda: raised(TwoWordsError("one", "other")),
+            "own-words": lambda: raised(WordsOfItsOwnError("wind")),
             "odd-value": lambda: TwoWordsError("one", "other"),
             "no-value": lambda: lambda: 0,
             "large": lambda: b"x" * (1 << 22),
         }.get(name, lambda: (int(number), os.getpid()))()
 
     return work
+
+
+def of_pairs(folder):
+    """Takes keys of a name and a list."""
+    work = begin(folder)
+    return lambda key: work(key[0])
 
 
 def raised(error):
@@ -43,6 +57,21 @@ def is_first(folder, key):
 
 def failing():
     raise ValueError("there is no such file")
+
+
+def beginning_once(folder):
+    """Begins in one process only, which dies once three others did."""
+    if not is_first(folder, "begun"):
+        Path(folder, f"died-{os.getpid()}").touch()
+        os._exit(3)
+
+    def work(key):
+        while len(list(Path(folder).glob("died-*"))) < 3:
+            time.sleep(0.01)
+        time.sleep(0.5)  # until that is known
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    return work
 
 
 def sleeping(folder):

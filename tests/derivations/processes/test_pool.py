@@ -24,12 +24,12 @@ def light(monkeypatch):
 
 @pytest.mark.usefixtures("light")
 def test_what_happens_to_one_piece_of_work_costs_no_other(tmp_path):
-    good = [f"good {number}" for number in range(8)]
-    odd = ["dies", "dies-once", "memory", "error", "odd-error", "odd-value", "no-value", "large"]
+    good = [f"good {number}" for number in range(9)]
+    odd = ["dies", "dies-once", "memory", "error", "odd-error", "own-words", "odd-value", "no-value", "large"]
     keys = [key for pair in zip(odd, good, strict=True) for key in pair]
     ends = {end.key: end for end in WorkerPool(2, Work("pool_work:begin", (str(tmp_path),))).carry_out(keys)}
     assert ends.keys() == set(keys)
-    assert [ends[key].result[0] for key in good] == list(range(8))
+    assert [ends[key].result[0] for key in good] == list(range(9))
     assert len({ends[key].result[1] for key in good}) <= 2 + 3  # workers are used again: one more for each death
     assert ends["dies"].lost == "its process was killed by SIGKILL (perhaps memory ran out), 2 times"
     assert (ends["dies-once"].result, len(ends["large"].result)) == ("again", 1 << 22)
@@ -37,12 +37,33 @@ def test_what_happens_to_one_piece_of_work_costs_no_other(tmp_path):
         ("memory", MemoryError, None),
         ("error", ValueError, "invalid literal for int"),
         ("odd-error", RuntimeError, "TwoWordsError: one"),
+        ("own-words", RuntimeError, r"WordsOfItsOwnError: there is no wind\."),
         ("odd-value", TypeError, "missing 1 required positional argument"),
         ("no-value", Exception, "local object"),
     ):
         with pytest.raises(kind, match=words):
             _ = ends[key].result
     assert "in work" in ends["error"].error.__notes__[0]  # the traceback of the worker
+
+
+@pytest.mark.usefixtures("light")
+def test_keys_need_not_be_hashable_where_a_worker_dies(tmp_path):
+    keys = [("dies-once", ["seed=0"]), ("dies", ["seed=1"]), ("good 2", ["seed=2"])]
+    ends = {end.key[0]: end for end in WorkerPool(1, Work("pool_work:of_pairs", (str(tmp_path),))).carry_out(keys)}
+    assert (ends["dies-once"].result, ends["good 2"].result[0]) == ("again", 2)
+    assert "SIGKILL" in ends["dies"].lost
+
+
+@pytest.mark.usefixtures("light")
+def test_what_dies_after_no_worker_comes_up_any_more_is_not_waited_for(tmp_path):
+    deadline = time.monotonic() + 60
+
+    def tick(keys):
+        assert time.monotonic() < deadline
+
+    ends = list(WorkerPool(2, Work("pool_work:beginning_once", (str(tmp_path),)), tick).carry_out(["one", "two", "three"]))
+    assert sorted(end.key for end in ends) == ["one", "three", "two"]
+    assert {end.lost for end in ends} == {"no worker process comes up: it ended with exit code 3"}
 
 
 @pytest.mark.usefixtures("light")
