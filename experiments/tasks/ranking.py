@@ -19,6 +19,7 @@ def auroc(scores: Tensor, labels: Tensor) -> float:
     Shape:   scores (n,), larger for class 1; labels (n,) of 0 and 1.
     Source:  Mann and Whitney 1947; Hanley and McNeil 1982.
     """
+    scores = scores.double()  # SciPy adds up ranks in the dtype of scores: of 10⁴ in single precision digits are lost
     ones, zeros = (scores[labels == label].cpu().numpy() for label in (1, 0))
     pairs = ones.size * zeros.size
     return float(mannwhitneyu(ones, zeros, method="asymptotic").statistic) / pairs if pairs else math.nan

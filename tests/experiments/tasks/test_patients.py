@@ -72,6 +72,10 @@ def test_the_auroc_is_the_share_of_pairs_that_are_in_order():
         pairs = [(float(a), float(b)) for a, b in itertools.product(scores[labels == 1], scores[labels == 0])]
         assert auroc(scores, labels) == pytest.approx(sum((a > b) + (a == b) / 2 for a, b in pairs) / len(pairs), abs=1e-12)
     assert auroc(torch.ones(5), torch.tensor([0, 1, 1, 0, 1])) == 0.5
+    half = (torch.arange(1000) % 7).half()  # 7 ranks, whose sum is more than half precision has
+    assert auroc(half, half.long() > 3) == 1.0
+    scores, labels = torch.rand(60_000), torch.rand(60_000) < 0.3
+    assert auroc(scores, labels) == auroc(scores.double(), labels)
     assert math.isnan(auroc(torch.rand(3), torch.ones(3).long()))
     assert math.isnan(auroc(torch.tensor([1.0, math.nan]), torch.tensor([0, 1])))
 
