@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import discretize
 from experiments.models.fields import JUMPS, FieldSettings, no_time_scale
 
-__all__ = ["expects", "jump_module", "outputs_and_surprise"]
+__all__ = ["count_seen", "expects", "jump_module", "outputs_and_surprise"]
 
 if TYPE_CHECKING:
     import torch
@@ -56,18 +56,31 @@ def outputs_and_surprise(model: SequenceModel, batch: Batch) -> tuple[Tensor, Te
     Args:    batch: samples are values, all seen, or [values, 1 where seen, else 0].
     Source:  De Brouwer, Simm, Arany and Moreau 2019, sec. 2.4, where values are summed.
     """
-    import torch  # noqa: PLC0415
-
     rnn = model.rnn
     assert isinstance(rnn, discretize.JumpRNN)
     assert isinstance(rnn.jump, discretize.GRUBayes)
     xs = batch.xs.to(model.read_out.weight)
     states = rnn.jumps(xs, ts=batch.ts, lengths=batch.lengths)
-    values, seen = xs[..., : rnn.jump.input_size], xs[..., rnn.jump.input_size :]
-    seen = seen if seen.shape == values.shape else torch.ones_like(values)
-    if batch.lengths is not None:
-        seen = seen * (torch.arange(len(xs), device=xs.device)[:, None] < batch.lengths.to(xs.device))[..., None]
+    values, seen = xs[..., : rnn.jump.input_size], _seen(xs, rnn.jump.input_size, batch.lengths)
     before, after = map(rnn.jump.expected, states)
     likelihood = discretize.observed_log_prob(before, values, seen)
     surprise = DIVERGENCE * discretize.bayes_divergence(before, after, values, seen) - likelihood
     return model.read_out(rnn.field.visible(states.after)), surprise.sum() / seen.sum().clamp(min=1)
+
+
+def count_seen(model: SequenceModel, batch: Batch) -> float:
+    """Count the values of a batch over which `outputs_and_surprise` takes its mean."""
+    rnn = model.rnn
+    assert isinstance(rnn, discretize.JumpRNN)
+    assert isinstance(rnn.jump, discretize.GRUBayes)
+    return float(_seen(batch.xs, rnn.jump.input_size, batch.lengths).sum())
+
+
+def _seen(xs: Tensor, size: int, lengths: Tensor | None) -> Tensor:
+    """Return 1 where a value was seen, else 0, (time, batch, size)."""
+    import torch  # noqa: PLC0415
+
+    seen = xs[..., size:] if xs.shape[-1] == 2 * size else torch.ones_like(xs[..., :size])
+    if lengths is None:
+        return seen
+    return seen * (torch.arange(len(xs), device=xs.device)[:, None] < lengths.to(xs.device))[..., None]

@@ -25,7 +25,7 @@ from discretize import SequenceModel, SolverError, StepError, compat
 from discretize.kernels.price import kernels_at_once
 from discretize.progress import progress_bar
 from experiments.models.gap_gru import GapGRU
-from experiments.models.jumps import expects, outputs_and_surprise
+from experiments.models.jumps import count_seen, expects, outputs_and_surprise
 from experiments.runs.checkpoints import NEWEST, DamagedError, State, read_state
 from experiments.runs.configuration import Configuration, TrainingSettings
 from experiments.runs.evaluation import answers, evaluate, noise_of, torch_defaults
@@ -263,25 +263,32 @@ class Training(Loop):
 
     def _backward(self, batches: Sequence[Batch]) -> float:
         """Compute the loss of this process's share of a step's batches, and its gradients; their means over processes are those
-        of the batches, by what counts in them."""
+        of the batches, by what counts in them; of a likelihood, by the values that are seen."""
         task, total = self.task, torch.zeros((), device=self.device)
-        whole = sum(map(task.weight, batches)) / self.processes.size
+        whole, all_seen = (sum(map(count, batches)) / self.processes.size for count in (task.weight, self._seen))
         self._count_calls()
         for k, batch in zip(self._batches(), batches, strict=True):
             part, noise = batch, noise_of(self.model, batch.size, self.settings.seed, "train", k)
             if self.processes.size > 1:
                 mine = self.processes.share(batch.size)
                 part, noise = task.part(batch, mine), {name: keys[mine] for name, keys in noise.items()}
-            if share := task.weight(part) / whole:
+            share, seen = task.weight(part) / whole, self._seen(part) / (all_seen or 1.0)
+            if share or seen:
                 masks = drawing(generator(self.settings.seed, "drawn", k, self.processes.rank))  # of dropout
                 with masks, torch.autocast(self.device.type, torch.bfloat16, enabled=self.settings.precision == "bfloat16"):
                     outputs, surprise = self._answered(part, noise)
-                loss = self.loss(outputs if self.settings.precision == "float32" else outputs.float(), part)
-                loss = loss + self.settings.likelihood * surprise
-                loss = loss * share if share != 1 else loss
+                loss = torch.zeros((), device=self.device)
+                if share:  # a mean over nothing is no number
+                    loss = share * self.loss(outputs if self.settings.precision == "float32" else outputs.float(), part)
+                if seen:
+                    loss = loss + seen * (self.settings.likelihood * surprise)
                 loss.backward()
                 total = total + loss.detach()
         return total.item()
+
+    def _seen(self, batch: Batch) -> float:
+        """Count the values whose likelihood is a part of the loss."""
+        return count_seen(self.model, batch) if self.settings.likelihood else 0.0
 
     def _answered(self, part: Batch, noise: dict[str, Any]) -> tuple[Tensor, Tensor | float]:
         if self.settings.likelihood:

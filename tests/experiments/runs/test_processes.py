@@ -187,6 +187,35 @@ def test_a_sequence_has_the_same_noise_in_a_share_as_in_the_batch():
     assert_close(shares, gradients(ALONE), rtol=1e-4, atol=1e-6)  # sums in single precision
 
 
+def test_a_likelihood_is_the_mean_over_all_values_that_are_seen_however_they_are_shared(monkeypatch):
+    monkeypatch.setenv("CTRNN_FUSED", "0")
+    settings = ["hidden=3", "likelihood=0.5", "threads=1", "clip=none"]
+    chosen = configuration_from_words("delayed-match", "gru-ode-bayes", "euler", settings)
+    batch = chosen.task.batch(5, generator(0))
+    # Less is seen of the first sequences, which count more; of the last one nothing counts, and all is seen.
+    lengths = torch.tensor([5, 9, len(batch.xs), len(batch.xs), len(batch.xs)])
+    counts = torch.zeros_like(batch.counts)
+    counts[:5, :2], counts[:2, 2:4] = 1.0, 1.0
+    batch = replace(batch, counts=counts, lengths=lengths)
+
+    def gradients(processes, *batches):
+        run = Training(chosen.untrained_model().double(), chosen.task, chosen.training)
+        run.processes = processes
+        run.settings = replace(run.settings, accumulate=len(batches))
+        loss = run._backward([in_precision(each, torch.float64) for each in batches])
+        found = [torch.zeros_like(weight) if weight.grad is None else weight.grad for weight in run.parameters]
+        return torch.cat([gradient.flatten() for gradient in found]), loss
+
+    expected, loss = gradients(ALONE, batch)
+    for size in (2, 5):
+        parts, losses = zip(*(gradients(Processes(rank, size), batch) for rank in range(size)), strict=True)
+        assert_close(sum(parts) / size, expected, rtol=1e-6, atol=1e-9)
+        assert sum(losses) / size == pytest.approx(loss, rel=1e-6)
+    parts, losses = gradients(ALONE, *(chosen.task.part(batch, each) for each in (slice(0, 2), slice(2, 5))))
+    assert_close(parts, expected, rtol=1e-6, atol=1e-9)
+    assert losses == pytest.approx(loss, rel=1e-6)
+
+
 def test_alone_nothing_is_sent_and_one_error_is_its_own(monkeypatch):
     assert joined(1) is ALONE
     with torch_defaults(1, torch.float32):  # a loss in double precision keeps its digits all the same
