@@ -49,7 +49,7 @@ class StepCures(Study):
 
     name = "ctrnn-steps-cures"
     question, claim, source, prior_work, *resolutions = words_beside(__file__)
-    minutes: ClassVar = {"smoke": 0.5, "small": 120, "paper": 600}
+    minutes: ClassVar = {"smoke": 0.5, "small": 60, "paper": 180}
     sizes: ClassVar = scales(
         hidden=(8, 64, 64),
         steps=(3, 800, 2000),
