@@ -15,7 +15,7 @@ import math
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Protocol
 
@@ -35,6 +35,7 @@ from discretize.kernels.record.program import FlowModule, with_weights
 from discretize.kernels.solved import Solved, SolveRequest
 from discretize.solvers import rodas
 from discretize.solvers.adaptive import AdaptiveEngine
+from discretize.solvers.control import StepControl
 from discretize.solvers.detached import ModuleSettings
 from discretize.solvers.diagnosis import diagnosis
 from discretize.solvers.kept import MOST_BYTES, KeptSteps
@@ -131,6 +132,9 @@ class KernelRun:
     def __post_init__(self) -> None:
         self.chain: Chain = self.request.chain
         self.engine: AdaptiveEngine = self.request.engine
+        self.control: StepControl = self.engine.control
+        if self.model.method is not None and torch.is_grad_enabled():  # as the method is now, for derivatives later
+            self.control = replace(self.control, method=copy.deepcopy(self.control.method))
         if self.carried is None and self.engine.carried is not None:
             self.carried = self.engine.carried, np.zeros(len(self.engine.carried), np.int64)
         self.edges: np.ndarray = self.chain.wanted()
@@ -373,7 +377,7 @@ def states_by_engine(run: KernelRun, projected: Tensor, h0: Tensor, *weights: ob
     path, chain = run.path, copy.copy(run.chain)
     chain.field = run.model.field(*weights)
     chain.path = SegmentInput(path.unchecked(projected.to(h0.dtype), path.knots), run.chain.path.pieces)
-    anew = AdaptiveEngine(run.engine.control)
+    anew = AdaptiveEngine(run.control)
     kept = {0: h0}
     anew.solve(chain, h0, anew.start(chain, len(h0)), kept.__setitem__)
     return torch.stack([kept[edge] for edge in run.edges])

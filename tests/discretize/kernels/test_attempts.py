@@ -5,9 +5,9 @@ import math
 
 import pytest
 import torch
-from conformance import agree, kernels_for_all, solve
+from conformance import agree, kernels_for_all, ran, solve
 from on_gpu import ON_GPU
-from own_methods import METHODS, Blind, Extrapolated, HeunByHand, Late, Relaxed, TableByHand, Tsit5ByHand
+from own_methods import METHODS, Blind, Extrapolated, HeunByHand, Late, Limited, Relaxed, TableByHand, Tsit5ByHand
 from torch.testing import assert_close
 
 import ctrnn
@@ -199,6 +199,19 @@ def test_what_a_method_keeps_is_read_at_each_call_also_of_those_that_are_planned
     assert torch.equal(states[0], states[2])
     assert torch.equal(states[0], states[4])
     assert float((states[0] - states[3]).abs().max()) > 1e-3
+
+
+def test_derivatives_of_a_solve_are_of_the_method_as_it_was():
+    for graph in (False, True):
+        gradients = []
+        for most in (0.3, 2.0):
+            method, h0 = Limited(2.0), normal(3, 7, seed=2).requires_grad_()
+            with kernels_for_all("compiled"):
+                solved = integrate(field(), along(normal(4, 3, 2))[0], h0, TS, method=method, **COARSE)
+            ran(solved.stats, "compiled")
+            method.most = most
+            gradients += torch.autograd.grad(solved.hs.square().sum(), h0, create_graph=graph)
+        assert_close(*gradients)
 
 
 def test_one_time_that_is_computed_in_two_ways_is_one():
