@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ctrnn.fields.candidates import FunctionCandidate, ReluCandidate, ResetCandidate, TanhCandidate
 from ctrnn.fields.decays import Decay, LinearDecay, PowerDecay
+from ctrnn.fields.nonlinearities import function_named
 from ctrnn.fields.parts import Affine, Part
 from ctrnn.fields.rates import RATES, FixedRate
 from ctrnn.forward import jacobian_of, jvp
@@ -65,7 +66,11 @@ def _times_jacobian(factor: Tensor, part: Part, projected: Tensor, h: Tensor) ->
 
 def _is_unitwise(part: Part) -> TypeGuard[Affine]:
     """Return whether a part applies a function of this project to each unit: one of a user's might mix them."""
-    return any(computes_as(part, kind) for kind in UNITWISE) and isinstance(getattr(part, "nonlinearity", ""), str)
+    if not any(computes_as(part, kind) for kind in UNITWISE):
+        return False
+    if isinstance(part, FunctionCandidate):
+        return isinstance(part.nonlinearity, str) and part.applied is function_named(part.nonlinearity)
+    return "activation" not in vars(part)
 
 
 def _slopes(function: Callable[[Tensor], Tensor], at: Tensor) -> Tensor:

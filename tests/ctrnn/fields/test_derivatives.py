@@ -1,11 +1,13 @@
 """Jacobians of relaxations in closed form are those of forward mode, with their derivatives, for every part."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch.testing import assert_close
 
 import ctrnn
-from ctrnn.fields.rates import RATES
+from ctrnn.fields.rates import RATES, SIGMOID
 from ctrnn.forward import jacobian_of
 from ctrnn.parts import (
     AdditiveCandidate,
@@ -131,17 +133,38 @@ def test_networks_beside_one_another_have_their_jacobians():
     assert_close(torch.func.vmap(one)(stacked), torch.stack([field.jacobian(projected, h) for field in fields]))
 
 
-@pytest.mark.parametrize("where", ["class", "object"])
+@pytest.mark.parametrize("where", ["class", "object", "class, later", "class that calls ours"])
 def test_another_flow_has_the_jacobian_of_its_own(where):
     class Pushed(ctrnn.Relaxation):
         def flow(self, projected, h):
             return super().flow(projected, h) + h**3
 
+    class Counted(Pushed):
+        def jacobian(self, projected, h):
+            return ctrnn.Relaxation.jacobian(self, projected, h)
+
+    class Plain(ctrnn.Relaxation):
+        pass
+
     parts = TanhCandidate(*SIZES), FixedRate(1.0), LinearDecay()
-    field = (Pushed if where == "class" else ctrnn.Relaxation)(*parts)
+    kinds = {"class": Pushed, "object": ctrnn.Relaxation, "class, later": Plain, "class that calls ours": Counted}
+    field = kinds[where](*parts)
     if where == "object":
         field.flow = lambda projected, h: ctrnn.Relaxation.flow(field, projected, h) + h**3
+    if where == "class, later":
+        Plain.flow = lambda self, projected, h: ctrnn.Relaxation.flow(self, projected, h) + h**3
     projected, h = torch.randn(4), torch.randn(4)
+    assert_close(field.jacobian(projected, h), jacobian_of(lambda u: field.flow(projected, u), h))
+
+
+@pytest.mark.parametrize("part", ["candidate", "rate"])
+def test_another_function_of_a_part_may_mix_its_units(part):
+    field = field_of("softplus", "GateRate", "linear")
+    if part == "candidate":
+        field.candidate.applied = lambda a: torch.softmax(a, -1)
+    else:
+        field.rate.activation = replace(SIGMOID, function=lambda a: torch.softmax(a, -1))
+    projected, h = field.project(torch.randn(2)).detach(), torch.randn(4)
     assert_close(field.jacobian(projected, h), jacobian_of(lambda u: field.flow(projected, u), h))
 
 
