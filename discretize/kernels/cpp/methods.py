@@ -43,6 +43,8 @@ class MethodStructure(Structure):
 class AttemptKernel:
     """The compiled attempt of methods of one code, and its calls; `agreed`: kernels of fields with which it agreed with torch."""
 
+    read: tuple[list[bytes], FieldCalls] | None = None  # a method's tensors, and its calls at these
+
     def __init__(self, program: Program[CppText], calls: FieldCalls, reads_start: bool, dtype: torch.dtype) -> None:
         assert program.written.calls is not None
         self.program, self.calls, self.reads_start, self.numbers = program, calls, reads_start, program.written.calls
@@ -63,10 +65,11 @@ def _address(function: Any) -> int:
 
 @dataclass(frozen=True)
 class WrittenMethod:
-    """A method as the driver takes it: its kernel, and the tensors that it keeps."""
+    """A method as the driver takes it: its kernel, the tensors that it keeps, and its calls, whose nodes may be among these."""
 
     kernel: AttemptKernel
     tensors: Sequence[Tensor]
+    calls: FieldCalls
 
     @property
     def evaluations_back(self) -> int:
@@ -77,9 +80,9 @@ class WrittenMethod:
         """What the library reads; and what must stay alive while it does."""
         kernel, numbers = self.kernel, self.kernel.numbers
         program = GivenProgram(kernel.program, kernel.products, self.tensors)
-        nodes = _numbers(kernel.calls.nodes)
-        back = _numbers([kernel.calls.nodes[number] for number in numbers.back])
-        counts = len(nodes), len(back), numbers.pulled, numbers.following or 0, kernel.calls.end or 0, int(kernel.reads_start)
+        nodes = _numbers(self.calls.nodes)
+        back = _numbers([self.calls.nodes[number] for number in numbers.back])
+        counts = len(nodes), len(back), numbers.pulled, numbers.following or 0, self.calls.end or 0, int(kernel.reads_start)
         places = ctypes.addressof(nodes), ctypes.addressof(back)
         return MethodStructure(ctypes.pointer(program.structure), *kernel.functions.values(), *counts, *places), (
             program,
@@ -111,7 +114,7 @@ def method_of(method: EmbeddedMethod, state: int, dtype: torch.dtype) -> Written
     """The program of a method for states of so many units, made where there is none yet; or why it has none."""
     request = _request(state, dtype)
     if entry := known(method, request, wait=True):
-        return _written(entry.kernel, entry.attributes.tensors)
+        return _written(entry.kernel, method, state, dtype, entry.attributes.tensors)
     calls = calls_of(method, state, dtype)
     if isinstance(calls, str):
         return calls
@@ -127,12 +130,24 @@ def method_of(method: EmbeddedMethod, state: int, dtype: torch.dtype) -> Written
     make, libraries = partial(_made, module, calls, dtype), [(PRODUCTS, {"REAL": REALS[dtype]})]
     found = kernel_of(module, attributes, wanted, dtype, make, attempt_written, libraries, guards, uses, True)
     remember(method, request, guards, attributes, found, uses)
-    return _written(found, attributes.tensors)
+    return _written(found, method, state, dtype, attributes.tensors)
 
 
 def _made(module: AttemptModule, calls: FieldCalls, dtype: torch.dtype, program: Program[CppText], _: Recorder) -> AttemptKernel:
     return AttemptKernel(program, calls, module.reads_start or START in calls.slopes, dtype)
 
 
-def _written(kernel: AttemptKernel | str, tensors: Sequence[Tensor]) -> WrittenMethod | str:
-    return kernel if isinstance(kernel, str) else WrittenMethod(kernel, tensors)
+def _written(
+    kernel: AttemptKernel | str, method: EmbeddedMethod, state: int, dtype: torch.dtype, tensors: Sequence[Tensor]
+) -> WrittenMethod | str:
+    if isinstance(kernel, str):
+        return kernel
+    numbers = [tensor.detach().numpy().tobytes() for tensor in tensors]
+    if (read := kernel.read) is None or read[0] != numbers:
+        calls = calls_of(method, state, dtype)
+        if isinstance(calls, str):
+            return calls
+        if (calls.slopes, calls.end) != (kernel.calls.slopes, kernel.calls.end):
+            return f"the `attempt` of {method!r} has no kernel: which calls of the field are one depends on its tensors"
+        kernel.read = read = numbers, calls
+    return WrittenMethod(kernel, tensors, read[1])

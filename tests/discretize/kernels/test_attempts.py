@@ -201,6 +201,29 @@ def test_what_a_method_keeps_is_read_at_each_call_also_of_those_that_are_planned
     assert float((states[0] - states[3]).abs().max()) > 1e-3
 
 
+class NodeByTensor(EmbeddedMethod):
+    """A slope at a share of the step that is a tensor."""
+
+    order, evaluations = 1, 2
+
+    def __init__(self, node: float) -> None:
+        self.node = torch.tensor(node, **TWICE)
+
+    def attempt(self, slope, tau, dt, h, start):
+        later = slope(tau + self.node * dt, h + dt.to(h) * start)
+        return Attempt(h + dt.to(h) / 2 * (start + later), dt.to(h) / 2 * (later - start))
+
+
+def test_nodes_that_are_tensors_are_read_at_each_call():
+    method = NodeByTensor(0.5)
+    check(method)
+    method.node.fill_(0.9)
+    check(method)
+    check(NodeByTensor(0.2))
+    method.node.data = torch.tensor(0.0, **TWICE)
+    check(method)
+
+
 def test_derivatives_of_a_solve_are_of_the_method_as_it_was():
     for graph in (False, True):
         gradients = []
