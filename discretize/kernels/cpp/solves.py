@@ -203,7 +203,7 @@ def plan_by(how: SolveEngine, request: SolveRequest, fused: Fused) -> SolvePlan 
     read = readable(chain, engine, any_flow=True)
     if isinstance(read, str):
         return read
-    uses = partial(_uses, chain, engine)
+    uses, moves = partial(_uses, chain, engine), chain.differentiable
     chain, projected = read, projected_of(read).xs
     module = FlowModule(without_counters(chain.field), projected.shape[-1])
     if why := tensor_reason([h0, projected]):
@@ -214,6 +214,8 @@ def plan_by(how: SolveEngine, request: SolveRequest, fused: Fused) -> SolvePlan 
     if isinstance(kernel, str):
         return kernel
     method = _program(how, kernel, module, needs, engine.control.method, h0)
+    if moves and isinstance(method, WrittenMethod) and not method.calls.scales:  # whose segments are clocks' speeds there
+        return f"gradients to times are wanted, and {engine.control.method!r} reads dt otherwise than as dt times slopes"
     return method if isinstance(method, str) else SolvePlan(Model(kernel, module, method), chain, projected, weights)
 
 

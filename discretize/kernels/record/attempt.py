@@ -34,12 +34,14 @@ class FieldCalls:
     """Describes the calls of the field in an attempt.
 
     Args:    slopes: of each call in order, the number of the slope that it gives, one for two calls at one state and time;
-             nodes: of each slope, c where it is taken at tau + c dt; end: the slope at the end of the step, None if not known.
+             nodes: of each slope, c where it is taken at tau + c dt; end: the slope at the end of the step, None if not known;
+             scales: whether dt is read as dt times slopes alone, so that a longer step is one of a faster field.
     """
 
     slopes: tuple[int, ...]
     nodes: tuple[float, ...]
     end: int | None
+    scales: bool
 
 
 class _GivenSlope(SlopeFunction):
@@ -94,10 +96,10 @@ class AttemptModule(nn.Module):
 
 
 class _TriedSlope(SlopeFunction):
-    """Gives random slopes, and notes at which times and states."""
+    """Gives random slopes, so many times as large, and notes at which times and states."""
 
-    def __init__(self, tau: Tensor, dt: Tensor, h: Tensor, start: Tensor, dice: torch.Generator) -> None:
-        self.tau, self.dt, self.dice, self.numbers = tau, dt, dice, list[int]()
+    def __init__(self, tau: Tensor, dt: Tensor, h: Tensor, start: Tensor, dice: torch.Generator, times: Tensor) -> None:
+        self.tau, self.dt, self.dice, self.times, self.numbers = tau, dt, dice, times, list[int]()
         self.taken = [(tau, h, start)]
 
     def __call__(self, tau: Tensor, h: Tensor) -> Tensor:
@@ -110,7 +112,7 @@ class _TriedSlope(SlopeFunction):
                 self.numbers.append(number)
                 return slope
         self.numbers.append(len(self.taken))
-        self.taken.append((at, h, _random_like(h, self.dice)))
+        self.taken.append((at, h, self.times * _random_like(h, self.dice)))
         return self.taken[-1][2]
 
     def jacobian(self, tau: Tensor, h: Tensor) -> NoReturn:
@@ -126,8 +128,9 @@ def calls_of(method: EmbeddedMethod, state: int, dtype: torch.dtype) -> FieldCal
         method = copy.deepcopy(method)  # which may count its calls
         with fork_rng([]):
             lengths = torch.tensor(LENGTHS, dtype=torch.float64, device="cpu")[:, None]
-            steps = [(0 * lengths, lengths**0), (0.3 * lengths, lengths), (0 * lengths, lengths)]
-            tried = [_tried(method, state, dtype, tau, dt) for tau, dt in steps]
+            none, one = 0 * lengths, lengths**0
+            steps = [(none, one, one), (0.3 * lengths, lengths, one), (none, lengths, one), (none, one, lengths)]
+            tried = [_tried(method, state, dtype, *step) for step in steps]
     except Exception as error:  # the code is the user's, and without a kernel it runs as it is
         words = str(error) if isinstance(error, UnknownOperation | AssertionError) else f"{type(error).__name__}: {error}"
         return f"the `attempt` of {method!r} has no kernel: {words}"
@@ -139,8 +142,9 @@ def _calls(
     first: tuple[_TriedSlope, Attempt],
     other: tuple[_TriedSlope, Attempt],
     before: tuple[_TriedSlope, Attempt],
+    faster: tuple[_TriedSlope, Attempt],
 ) -> FieldCalls | str:
-    """Of three attempts: by dt 1 from time 0, and by others from two times."""
+    """Of attempts by dt 1 from time 0, by others from two times, and by dt 1 with slopes that are as many times as large."""
     (slope, attempt), (moved, later), (still, sooner) = first, other, before
     nodes = tuple(float(at[0]) for at, _, _ in slope.taken)
     why = None
@@ -155,7 +159,15 @@ def _calls(
         why = "its `end` is no slope at tau + dt and the state that it returns"
     if why is not None:
         return f"the `attempt` of {method!r} has no kernel: {why}"
-    return FieldCalls(tuple(slope.numbers), nodes, ends[0] if attempt.end is not None else None)
+    states = [[*(at for _, at, _ in tried.taken), end.h] for tried, end in (before, faster)]
+    scales = len(states[0]) == len(states[1]) and all(map(_agree, *states))
+    return FieldCalls(tuple(slope.numbers), nodes, ends[0] if attempt.end is not None else None, scales)
+
+
+def _agree(one: Tensor, other: Tensor) -> bool:
+    """Return whether states are alike but for rounding, relative to the largest unit of each sample."""
+    largest = torch.maximum(one.abs(), other.abs()).amax(-1, keepdim=True)
+    return bool(((one - other).abs() <= torch.finfo(one.dtype).eps ** 0.5 * largest).all())
 
 
 def _are_at(nodes: Sequence[float], slope: _TriedSlope) -> bool:
@@ -165,11 +177,13 @@ def _are_at(nodes: Sequence[float], slope: _TriedSlope) -> bool:
     return all(bool(((at - to).abs() <= allowed).all()) for to, (at, _, _) in zip(expected, slope.taken, strict=True))
 
 
-def _tried(method: EmbeddedMethod, state: int, dtype: torch.dtype, tau: Tensor, dt: Tensor) -> tuple[_TriedSlope, Attempt]:
-    dice = torch.Generator().manual_seed(0)
+def _tried(
+    method: EmbeddedMethod, state: int, dtype: torch.dtype, tau: Tensor, dt: Tensor, times: Tensor
+) -> tuple[_TriedSlope, Attempt]:
+    dice, times = torch.Generator().manual_seed(0), times.to(dtype)
     like = torch.empty(len(dt), state, dtype=dtype, device="cpu")
-    h, start = _random_like(like, dice), _random_like(like, dice)
-    slope = _TriedSlope(tau, dt, h, start, dice)
+    h, start = _random_like(like, dice), times * _random_like(like, dice)
+    slope = _TriedSlope(tau, dt, h, start, dice, times)
     attempt = method.attempt(slope, tau, dt, h, start if method.reads_start else None)
     return slope, checked_attempt(attempt, h, method)
 

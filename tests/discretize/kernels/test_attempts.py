@@ -143,6 +143,21 @@ def test_dopri5_as_code_is_dopri5_and_neighbours_and_threads_change_no_bit():
     assert_close(found[0][0], found[1][0], rtol=0, atol=1e-13)
 
 
+@pytest.mark.parametrize("name", ["HeunByHand", "Extrapolated", "Limited", "Relaxed"])
+def test_gradients_to_times_are_those_of_the_steps(name):
+    # Kernels take a segment that grows for a field that is faster, over which the last two step otherwise.
+    gradients, engines = [], []
+    for fused in (True, False):
+        times = (TS + torch.tensor([0.0, 0.05, -0.05, 0.0], **TWICE)).requires_grad_()
+        with kernels_for_all("compiled"):
+            path = ctrnn.LinearPath(normal(4, 3, 2), times)
+            solved = integrate(field(), path, normal(3, 7, seed=2), TS, method=METHODS[name], fused=fused, **COARSE)
+        engines.append(solved.stats["engine"])
+        gradients += torch.autograd.grad(solved.hs.square().sum(), times)
+    assert engines == ["steps" if name in ("Limited", "Relaxed") else "compiled", "steps"]
+    assert_close(*gradients, rtol=1e-11, atol=1e-11)
+
+
 # What is recorded
 
 
