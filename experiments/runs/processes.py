@@ -3,7 +3,7 @@ r"""Train one run by several processes, each with a share of every batch, as tor
     loss of a share      size * (what counts in the share / what counts in the batch) * (mean over the share)
     gradients            their mean over the processes, by torch's DistributedDataParallel
 
-Every process draws the whole batch and reads its share, so a step is the step of one process, to the rounding of those sums,
+Every process draws the whole batch and reads its share, so a step is the step of one process, to the rounding of that mean,
 whatever their number. They start from the weights of the first process, which alone writes; evaluations each makes whole.
 """
 
