@@ -70,13 +70,16 @@ def run(
     for k, each in enumerate(runs.values()):
         if k == 0 or each.task != first.task:
             each.task.fingerprint()  # raises for wrong files before the first run begins
+    from experiments.runs.processes import is_first  # noqa: PLC0415 (torch)
+
     looked = first.task.look()
     if look:
-        print(looked)
+        if is_first():
+            print(looked)
         return True
-    if looked:
+    if looked and is_first():
         print(looked, file=sys.stderr)
-    if len(runs) > 1:
+    if len(runs) > 1 and is_first():
         steps = " or ".join(map(str, sorted({configuration.training.steps for configuration in runs.values()})))
         how = f"on {on}" if on != "here" else "one after another" if workers in (None, 1) else f"{workers} at a time"
         print(f"{len(runs)} runs of {steps} steps, {how}, in {folder}.", file=sys.stderr)
@@ -93,8 +96,6 @@ def run(
             count = f"{sum(finished)} of {len(runs)} runs are finished"
             print(f"{count}; with --resume the same command goes on.", file=sys.stderr)
         raise
-    from experiments.runs.processes import is_first  # noqa: PLC0415
-
     if len(runs) > 1 and is_first():
         from experiments.runs.sweep import compared  # noqa: PLC0415 (SciPy)
 

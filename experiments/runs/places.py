@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -34,9 +35,12 @@ def place(on: str, workers: int | None, folder: Path) -> WorkPlace:
     Args:    on: "here", "ray", "ray:ADDRESS" or "slurm"; workers: runs at a time, None for as many as there is room for: one a
              core here, those of the cluster's processors with Ray, with Slurm as many as it takes; folder: of the runs, in which
              Slurm's logs are kept.
-    Raises:  UsageError for a word that is none of these, and where Ray or Slurm does not answer.
+    Raises:  UsageError for a word that is none of these, where Ray or Slurm does not answer, and in a process of torchrun, each
+             of which would hand out all runs.
     """
     check_place(on)
+    if (size := os.environ.get("WORLD_SIZE", "1")) != "1":
+        raise UsageError(f"torchrun's {size} processes train one run together, and --workers and --on runs apart; take one way.")
     if on == "here":
         from derivations.processes.pool import WorkerPool  # noqa: PLC0415
         from experiments.reports.machine import cores  # noqa: PLC0415 (torch)

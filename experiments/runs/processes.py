@@ -123,13 +123,17 @@ def is_first() -> bool:
 def joined(batch: int) -> Processes:
     """Connect the processes that torchrun has started, for batches of so many sequences; ALONE without it.
 
-    Raises:  UsageError for more processes than sequences in a batch; StoppedError where the others do not come.
+    Raises:  UsageError for more processes than sequences in a batch, and without what torchrun says; StoppedError where the
+             others do not come.
     """
     if (size := _size()) == 1:
         return ALONE
     if size > batch:
         raise UsageError(f"{size} processes are more than the {batch} sequences of a batch; take fewer, or --set batch=...")
     if not torch.distributed.is_initialized():
+        if lacking := [name for name in ("RANK", "MASTER_ADDR", "MASTER_PORT") if name not in os.environ]:
+            why = f"WORLD_SIZE is {size} in the environment, and {' and '.join(lacking)} not"
+            raise UsageError(f"{why}; start {size} processes by torchrun, which sets them all, or unset WORLD_SIZE.")
         several = torch.cuda.is_available() and torch.distributed.is_nccl_available()
         with _others_needed():
             torch.distributed.init_process_group("cpu:gloo,cuda:nccl" if several else "gloo")

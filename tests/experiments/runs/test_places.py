@@ -47,6 +47,16 @@ def raising(**options):
     raise OddError("\nno token in ~/.ray\nTraceback\n" + "a line\n" * 30)
 
 
+@pytest.mark.parametrize("more", [["--workers", "2"], ["--on", "ray"], ["--on", "slurm"]])
+def test_processes_of_torchrun_hand_out_no_runs_each_of_which_would_wait_for_the_other_one(more, monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "1")
+    assert main([*SWEEP, *more, "--out", str(tmp_path / "out")]) == 2
+    (line,) = capsys.readouterr().err.splitlines()  # the first process alone says how many runs there are
+    assert line == "ctrnn train: torchrun's 2 processes train one run together, and --workers and --on runs apart; take one way."
+    assert not list(tmp_path.glob("out/*"))
+
+
 @pytest.mark.parametrize("on", ["ray", "ray:a:1"])
 def test_whatever_ray_raises_is_one_line_and_no_run_is_begun(on, monkeypatch, tmp_path, capsys):
     ray_that(monkeypatch, raising)

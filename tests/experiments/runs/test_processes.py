@@ -228,6 +228,15 @@ def test_alone_nothing_is_sent_and_one_error_is_its_own(monkeypatch):
         joined(4)
 
 
+def test_a_world_size_that_is_not_torchruns_is_refused_in_words(monkeypatch):
+    for name in ("RANK", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "0")
+    with pytest.raises(UsageError, match=r"WORLD_SIZE is 2 in the environment, and MASTER_ADDR and MASTER_PORT not; start 2"):
+        joined(4)
+
+
 def command(folder, processes, *words, integrator="euler"):
     run = ["-m", "experiments", "train", "--task", "recall", "--integrator", integrator, "--field", "gated", "--out", str(folder)]
     launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)] if processes > 1 else []
