@@ -4,19 +4,22 @@ r"""Train one run by several processes, each with a share of every batch, as tor
     gradients            their mean over the processes, by torch's DistributedDataParallel
 
 Every process draws the whole batch and reads its share, so a step is the step of one process, to the rounding of that mean,
-whatever their number. They start from the weights of the first process, which alone writes; evaluations each makes whole.
+whatever their number; but masks of dropout are each process's own. They start from the weights of the first process, which alone
+writes; evaluations each makes whole.
 """
 
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
+from weakref import WeakSet
 
 import torch
 from torch import Tensor, nn
@@ -27,7 +30,7 @@ from experiments.runs.stopping import StoppedError
 from experiments.usage import UsageError
 
 T = TypeVar("T")
-__all__ = ["ALONE", "MeanGradients", "Processes", "device_for", "is_first", "joined"]
+__all__ = ["ALONE", "MeanGradients", "Processes", "connect", "device_for", "is_first", "joined", "leave"]
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,9 @@ class Processes:
 ALONE = Processes()
 
 
+_sending: WeakSet[MeanGradients] = WeakSet()
+
+
 class MeanGradients:
     r"""Takes the mean of gradients over all processes, once each has those of its share; a parameter that no process has used
     keeps None.
@@ -95,6 +101,7 @@ class MeanGradients:
         # step, they would give three processes other sums in a run that goes on. What it costs is a walk over one sum.
         with _others_needed():
             self.sent = DistributedDataParallel(_Zero(model), find_unused_parameters=True)
+        _sending.add(self)
 
     def __call__(self) -> None:
         with _others_needed():
@@ -136,9 +143,26 @@ def joined(batch: int) -> Processes:
             raise UsageError(f"{why}; start {size} processes by torchrun, which sets them all, or unset WORLD_SIZE.")
         several = torch.cuda.is_available() and torch.distributed.is_nccl_available()
         with _others_needed():
-            torch.distributed.init_process_group("cpu:gloo,cuda:nccl" if several else "gloo")
-        atexit.register(torch.distributed.destroy_process_group)
+            connect("cpu:gloo,cuda:nccl" if several else "gloo")
+        atexit.register(leave)
     return Processes(torch.distributed.get_rank(), size)
+
+
+def connect(backend: str, **how: Any) -> None:
+    """Connect to the other processes, so that `leave` can end it: torch's compiler, which DistributedDataParallel loads, would
+    keep for good a connection that is there at its import."""
+    import torch._dynamo  # noqa: PLC0415 - takes a second
+
+    torch.distributed.init_process_group(backend, **how)
+
+
+def leave() -> None:
+    """Disconnect from the other processes, and end the threads that send. One that asks for Python's lock while Python ends would
+    abort the process, which torchrun takes for a failure."""
+    for each in list(_sending):
+        del each.sent  # it has the connection too
+    gc.collect()  # modules are in rings
+    torch.distributed.destroy_process_group()
 
 
 def _size() -> int:
@@ -152,9 +176,8 @@ def _others_needed() -> Iterator[None]:
         yield
     except RuntimeError as error:
         why = "another process of this training is gone; what was saved is kept, and the same command goes on with --resume"
-        cause = re.sub(r"^\[[^]]*\] ", "", str(error).splitlines()[0]).partition(". ")[
-            0
-        ]  # gloo's place in its source, and advice
+        line = re.sub(r"^\[[^]]*\] ", "", str(error).splitlines()[0])  # without gloo's place in its source
+        cause = line.partition(". ")[0]  # without advice
         raise StoppedError(f"{why} ({cause}).", "interrupted") from error
 
 

@@ -118,17 +118,21 @@ def means_of_odd(rank):
 
 PROCESS = """
 import runpy, sys
+from pathlib import Path
 import torch
+from experiments.runs.processes import connect, leave
 
 test, folder = sys.argv[1:]
 here = runpy.run_path(test)
 torch.set_num_threads(1)
 meeting = {"init_method": f"file://{folder}/meeting", "rank": int(here["os"].environ["RANK"]), "world_size": 2}
-torch.distributed.init_process_group("gloo", **meeting)
+connect("gloo", **meeting)
 processes = here["joined"](7)
 trained = {(name, kind): here["weights_after"](name, kind, processes) for name in here["RUNS"] for kind in here["PRECISIONS"]}
 torch.save((trained, here["means_of_odd"](processes.rank)), f"{folder}/{processes.rank}.pt")
-torch.distributed.destroy_process_group()
+leave()
+threads = [task.joinpath("comm").read_text() for task in Path("/proc/self/task").glob("*")]
+assert not [name for name in threads if "gloo" in name], threads
 """
 
 
