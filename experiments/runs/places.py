@@ -39,8 +39,8 @@ def place(on: str, workers: int | None, folder: Path) -> WorkPlace:
              of which would hand out all runs.
     """
     check_place(on)
-    if (size := os.environ.get("WORLD_SIZE", "1")) != "1":
-        raise UsageError(f"torchrun's {size} processes train one run together, and --workers and --on runs apart; take one way.")
+    if (count := os.environ.get("WORLD_SIZE", "1")) != "1":
+        raise UsageError(f"torchrun's {count} processes train one run together, and --workers and --on runs apart; take one way.")
     if on == "here":
         from derivations.processes.pool import WorkerPool  # noqa: PLC0415
         from experiments.reports.machine import cores  # noqa: PLC0415 (torch)
