@@ -213,10 +213,11 @@ def plan_by(how: SolveEngine, request: SolveRequest, fused: Fused) -> SolvePlan 
     weights, kernel = _found(how, module, needs, h0.dtype, uses, wait, request.check)
     if isinstance(kernel, str):
         return kernel
-    method = _program(how, kernel, module, needs, engine.control.method, h0)
-    if moves and isinstance(method, WrittenMethod) and not method.calls.scales:  # whose segments are clocks' speeds there
+    written = _program(how, kernel, module, needs, engine.control.method, h0)
+    scales = written is None or isinstance(written, str) or written.calls.scales
+    if moves and not scales:  # segments are clocks' speeds there
         return f"gradients to times are wanted, and {engine.control.method!r} reads dt otherwise than as dt times slopes"
-    return method if isinstance(method, str) else SolvePlan(Model(kernel, module, method), chain, projected, weights)
+    return written if isinstance(written, str) else SolvePlan(Model(kernel, module, written), chain, projected, weights)
 
 
 def _no_program(how: SolveEngine, method: EmbeddedMethod, h0: Tensor) -> str | None:
