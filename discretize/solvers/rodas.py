@@ -9,12 +9,10 @@ L-stable and stiffly accurate: a unit that forgets fast ends a step of any lengt
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 
 import torch
 from torch import Tensor
 
-from ctrnn.forward import jvp
 from discretize.solvers.segments import SlopeFunction
 from discretize.solvers.tableaus import Attempt, EmbeddedMethod, weighted
 
@@ -72,7 +70,7 @@ class Rodas5P(EmbeddedMethod):
         first = slope(tau, h) if start is None else start
         jacobian = _jacobian(slope, tau, h)
         solve = _solver(GAMMA * step, jacobian)
-        drift = None if slope.steady else step * time_derivative(slope, tau, dt, h)
+        drift = None if slope.steady else step * slope.time_derivative(tau, dt, h)
         us: list[Tensor] = []
         at = h
         for node, row, couplings, from_time in zip(NODES, STAGES, COUPLINGS, FROM_TIME, strict=True):
@@ -108,15 +106,3 @@ def _jacobian(slope: SlopeFunction, tau: Tensor, h: Tensor) -> Tensor:
             "functions of h, without .item(), .numpy() and branches on values, give the field a `jacobian` of its own, or take "
             "an explicit method such as dopri5."
         ) from error
-
-
-def time_derivative(slope: SlopeFunction, tau: Tensor, dt: Tensor, h: Tensor) -> Tensor:
-    """Return df/dt at (tau, h): exact where the input is made of torch's functions of time, else by three points in the step."""
-    if slope.differentiable_in_time:
-        # If torch.func cannot differentiate the field, its time derivative is taken like that of a user's function.
-        with suppress(RuntimeError, NotImplementedError):
-            return jvp(lambda s: slope(s, h), (tau,), (torch.ones_like(tau),))[1]
-    width = torch.finfo(h.dtype).eps ** 0.25 * dt  # differences of float32 over 1e-4 dt, enough for float64, are mostly rounding
-    rise = 4 * (slope(tau + width, h) - slope(tau, h)) - (slope(tau + 2 * width, h) - slope(tau, h))
-    # A sample that stands still (dt = 0) has no use for it.
-    return rise / torch.where(width > 0, 2 * width, 1.0).to(device=h.device, dtype=h.dtype, non_blocking=True)
