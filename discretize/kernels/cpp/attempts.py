@@ -6,16 +6,19 @@ So one library serves all fields, and what is written is as long as the method's
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from discretize.kernels.cpp.rows import PREAMBLE, CallNumbers, CppText, RowPass, structure
+from discretize.kernels.record.attempt import START
+from discretize.kernels.record.functions import number
 from discretize.kernels.record.phases import ProgramValues, phases
 from discretize.kernels.record.recording import UnknownOperation
 from discretize.kernels.record.values import Value, ValuePool, ancestors, is_zero
 
 __all__ = ["attempt_written"]
 
-LINEAR = ("add", "sub", "neg", "sum", "spread", "slice", "cat", "strided")
+LINEAR = ("add", "sub", "neg", "sum", "spread", "slice", "cat", "strided", "jacobian_product")
 
 
 @dataclass
@@ -60,6 +63,8 @@ class _Rewritten:
         nothing = [part in self.nothing for part in value.of]
         if value.operation in ("mul", "div"):
             return nothing[0] or (nothing[1] and value.operation == "mul")
+        if value.operation == "jacobian_solve":
+            return nothing[1]
         return value.operation in LINEAR and all(nothing)
 
     def _slope(self, number: int) -> Value:
@@ -77,14 +82,109 @@ class _Rewritten:
         elif ("pullback", number) in self.parts:
             whole = self.parts["pullback", number]
         else:
-            gradient = self.of(self.given.gradients[f"slope {number}"])
-            whole = (
-                gradient
-                if is_zero(gradient)
-                else self.pool.make("pullback", [gradient, self._slope(number)], self.width, (number,))
-            )
-            self.parts["pullback", number] = whole
+            whole = self.parts["pullback", number] = self._pullback(number)
         return self.pool.slice(whole, place, width)
+
+    def _pullback(self, number: int) -> Value:
+        gradient = self.of(self.given.gradients[f"slope {number}"])
+        # On a clock the derivative by the time is made of the slope at the start, too.
+        drift = [] if number != START or is_zero(drift := self._of_drift()) else [drift]
+        if is_zero(gradient) and not drift:
+            return gradient
+        return self.pool.make("pullback", [gradient, self._slope(number), *drift], self.width, (number,))
+
+    def _of_drift(self) -> Value:
+        """The cotangent of the derivative by the time."""
+        given = self.given.gradients.get("drift")
+        return self.pool.number(0.0) if given is None else self.of(given)
+
+    @property
+    def to_start(self) -> Value:
+        """The cotangent of the state that a step begins in."""
+        total, drift = self.of(self.given.gradients["h"]), self._of_drift()
+        pairs = [] if (given := self.given.gradients.get("jacobian")) is None else self._pairs(given)
+        if pairs:
+            sides = [side for pair in pairs for side in pair]
+            total = self.pool.make("add", [total, self.pool.make("pull_jacobian", sides, self.width)], self.width)
+        if not is_zero(drift):
+            total = self.pool.make("add", [total, self.pool.make("pull_drift", [drift], self.width)], self.width)
+        return total
+
+    def _pairs(self, of_jacobian: Value) -> list[tuple[Value, Value]]:
+        """The products of two vectors whose sum is the cotangent of the Jacobian."""
+        if of_jacobian.operation == "jacobian_outer":
+            left, right = map(self.of, of_jacobian.of)
+            return [] if left in self.nothing or is_zero(left) else [(left, right)]
+        if of_jacobian.operation == "add":
+            return [pair for each in of_jacobian.of for pair in self._pairs(each)]
+        assert is_zero(of_jacobian), of_jacobian.operation
+        return []
+
+
+@dataclass
+class _AttemptPass(RowPass):
+    """A pass with calls of a field, which the driver runs for all rows; `calls`: of slopes, by their numbers, those of this pass;
+    `factors`: those of matrices a + b J, in the order in which they are made."""
+
+    calls: dict[int, int] = field(default_factory=dict)
+    factors: list[Value] = field(default_factory=list)
+
+    def place_arguments(self, value: Value) -> None:
+        for argument, to in self._arguments(value):
+            self.place(argument, to)
+
+    def _arguments(self, value: Value) -> list[tuple[Value, str]]:
+        """What a call is given, and where it reads it."""
+        if value.operation == "call":
+            return [(value.of[0], f"calls.states[{self.calls[value.settings[0]]}][m]")]
+        if value.operation == "pullback":
+            places = [f"calls.of_slopes[{self.calls[value.settings[0]]}][m]", "", "calls.of_drift[m]"]
+            return [(argument, to) for argument, to in zip(value.of, places, strict=False) if to]
+        if value.operation == "pull_drift":
+            return [(value.of[0], "calls.of_drift[m]")]
+        if value.operation == "pull_jacobian":
+            return [(side, f"calls.{'rights' if k % 2 else 'lefts'}[{k // 2}][m]") for k, side in enumerate(value.of)]
+        return []
+
+    def call(self, value: Value) -> None:
+        for argument, to in self._arguments(value):
+            if self.placed.get(argument, ("", False))[0] != to:
+                self._by_row(self.copied(argument, to, value.width))
+        if value.operation == "call":
+            self._by_driver(value, "evaluate", f"{self.calls[value.settings[0]]}, rows", "slopes")
+        elif value.operation == "pullback":
+            self._by_driver(value, "pull", f"{self.calls[value.settings[0]]}, rows", "of_states")
+        elif value.operation in ("pull_jacobian", "pull_drift"):
+            self.lines.append(f"calls.{value.operation}(rows);")
+            self.placed[value] = f"calls.{value.operation.replace('pull', 'from')}[m]", False
+        elif value.operation == "factored":
+            self._by_row(f"calls.factor({len(self.factors)}, m, {', '.join(map(self._scalar, value.of))});")
+            self.factors.append(value)
+        elif value.operation == "jacobian_solve":
+            factored, right = value.of
+            self._by_row(f"{self.copied(right, self.target(value), value.width)}")
+            self._by_row(f"calls.solve_for({self.factors.index(factored)}, m, {self.target(value)}, {self._turned(value)});")
+        else:
+            source = self._row(value.of[0], value.width)
+            self._by_row(f"calls.multiply(m, {source}, {self.target(value)}, {self._turned(value)});")
+
+    def _by_driver(self, value: Value, name: str, arguments: str, result: str) -> None:
+        self.lines.append(f"calls.{name}({arguments});")
+        self.placed[value] = f"calls.{result}[{self.calls[value.settings[0]]}][m]", False
+
+    def _by_row(self, line: str) -> None:
+        self.lines.append(f"for (std::size_t m = 0; m < rows; ++m) {line}")
+
+    def _turned(self, value: Value) -> str:
+        return str(value.settings[0]).lower()
+
+    def _scalar(self, value: Value) -> str:
+        """One number of row m."""
+        if value.operation == "number":
+            return number(value.settings[0])
+        if value.operation == "count":
+            return f"real({self.size(value.settings[0])})"
+        return "dt[m]" if value.operation == "dt" else f"({self.address(value)})[0]"
 
 
 def attempt_written(given: ProgramValues) -> CppText:
@@ -93,11 +193,11 @@ def attempt_written(given: ProgramValues) -> CppText:
         raise UnknownOperation("its method learns, and gradients to a method's own tensors have no kernel")
     rewritten, sizes = _Rewritten(given), list[int]()
     forward, following = _forward(rewritten, sizes)
-    backward, back, pulled = _backward(rewritten, sizes, forward.products)
-    body = "\n".join([structure("Attempt", forward, FORWARD), backward, ""])
+    backward, calls = _backward(rewritten, sizes, forward)
+    calls.following, calls.factors = following, len(forward.factors)
+    body = "\n".join([structure("Attempt", forward, FORWARD), structure("AttemptReturn", backward, BACKWARD), ""])
     text = "\n".join([PREAMBLE.replace("rows.h", "attempt.h"), *(["#include <cmath>\n"] if "by_lane(" in body else []), body])
     told = [number for product in forward.products for number in product]
-    calls = CallNumbers(following, back, pulled)
     return CppText(text, sizes, [], [], products=told, counts=(len(forward.products),) * 2, calls=calls)
 
 
@@ -110,30 +210,37 @@ BACKWARD = (
 )
 
 
-def _forward(rewritten: _Rewritten, sizes: list[int]) -> tuple[RowPass, int | None]:
+def _forward(rewritten: _Rewritten, sizes: list[int]) -> tuple[_AttemptPass, int | None]:
     """The pass of a step, and the call at the state that it leads to."""
     count = rewritten.count
     start, *calls = [rewritten._slope(number) for number in range(count)]
     following, error = (rewritten.answer(count + k) for k in (0, 1))
-    done = RowPass(sizes, {}, [], calls={number: number for number in range(count)})
+    done = _pass(rewritten, sizes, [], range(count))
     done.placed[start] = "calls.slopes[0][m]", False
     at = next((number for number, call in enumerate(calls, 1) if call.of[0] is following), None)
     _write(done, {following: "next[m]" if at is None else f"calls.states[{at}][m]", error: "error[m]"}, calls, frozenset([start]))
     return done, at
 
 
-def _backward(rewritten: _Rewritten, sizes: list[int], products: list[list[int]]) -> tuple[str, list[int], int]:
-    """The text of the way back, which slope each of its calls gives, and how many of them are pulled back."""
-    to_h = rewritten.of(rewritten.given.gradients["h"])
+def _backward(rewritten: _Rewritten, sizes: list[int], forward: _AttemptPass) -> tuple[_AttemptPass, CallNumbers]:
+    """The way back, and which calls it has; its products are added to those of the step."""
+    to_h = rewritten.to_start
     order = list(ancestors([to_h]))
     pulled = sorted({value.settings[0] for value in order if value.operation == "pullback"})
     back = pulled + sorted({value.settings[0] for value in order if value.operation == "call"} - {*pulled})
-    done = RowPass(sizes, {}, products, calls={number: k for k, number in enumerate(back)})
+    done = _pass(rewritten, sizes, forward.products, back)
     _write(done, {to_h: "to_h[m]"}, [], frozenset())
-    return structure("AttemptReturn", done, BACKWARD), back, len(pulled)
+    pairs = sum(len(value.of) // 2 for value in order if value.operation == "pull_jacobian")
+    return done, CallNumbers(None, back, len(pulled), 0, len(done.factors), pairs, "drift" in rewritten.given.gradients)
 
 
-def _write(done: RowPass, wanted: dict[Value, str], others: list[Value], known: frozenset[Value]) -> None:
+def _pass(rewritten: _Rewritten, sizes: list[int], products: list[list[int]], calls: Iterable[int]) -> _AttemptPass:
+    done = _AttemptPass(sizes, {}, products, calls={number: place for place, number in enumerate(calls)})
+    done.placed[rewritten.pool.given("drift", rewritten.width)] = "calls.drift[m]", False
+    return done
+
+
+def _write(done: _AttemptPass, wanted: dict[Value, str], others: list[Value], known: frozenset[Value]) -> None:
     """Write what computes the wanted values, each to its place, and others."""
     goes = {value for value, to in wanted.items() if done.place(value, to)}
     done.write(phases([*wanted, *others], known))

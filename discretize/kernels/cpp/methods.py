@@ -36,6 +36,7 @@ class MethodStructure(Structure):
         ("program", POINTER(ProgramStructure)),
         *((name, c_void_p) for name in ("attempt", "attempt_return")),
         *((name, c_size_t) for name in ("calls", "calls_back", "pulled", "following", "end", "reads_start")),
+        *((name, c_size_t) for name in ("factors", "factors_back", "pairs", "drift")),
         *((name, c_void_p) for name in ("nodes", "nodes_back")),
     ]
 
@@ -76,13 +77,20 @@ class WrittenMethod:
         """Of the field, in the way back through a step."""
         return len(self.kernel.numbers.back)
 
+    @property
+    def pairs(self) -> int:
+        """Of vectors, along which the Jacobian is differentiated there."""
+        return self.kernel.numbers.pairs
+
     def given(self) -> tuple[MethodStructure, Any]:
         """What the library reads; and what must stay alive while it does."""
         kernel, numbers = self.kernel, self.kernel.numbers
         program = GivenProgram(kernel.program, kernel.products, self.tensors)
         nodes = _numbers(self.calls.nodes)
         back = _numbers([self.calls.nodes[number] for number in numbers.back])
-        counts = len(nodes), len(back), numbers.pulled, numbers.following or 0, self.calls.end or 0, int(kernel.reads_start)
+        end = 0 if numbers.drift else self.calls.end or 0  # which is made of the flow at the start, where a clock runs
+        counts = len(nodes), len(back), numbers.pulled, numbers.following or 0, end, int(kernel.reads_start)
+        counts += numbers.factors, numbers.factors_back, numbers.pairs, int(numbers.drift)
         places = ctypes.addressof(nodes), ctypes.addressof(back)
         return MethodStructure(ctypes.pointer(program.structure), *kernel.functions.values(), *counts, *places), (
             program,
@@ -126,7 +134,7 @@ def method_of(method: EmbeddedMethod, state: int, dtype: torch.dtype) -> Written
         return why
     if any(tensor.requires_grad for tensor in attributes.tensors):
         return f"the `attempt` of {method!r} has no kernel: it learns, and gradients to a method's own tensors have none"
-    wanted = {name: True for name in module.samples if name.startswith("slope")}
+    wanted = dict.fromkeys(module.of_field, True)
     make, libraries = partial(_made, module, calls, dtype), [(PRODUCTS, {"REAL": REALS[dtype]})]
     found = kernel_of(module, attributes, wanted, dtype, make, attempt_written, libraries, guards, uses, True)
     remember(method, request, guards, attributes, found, uses)
@@ -134,7 +142,8 @@ def method_of(method: EmbeddedMethod, state: int, dtype: torch.dtype) -> Written
 
 
 def _made(module: AttemptModule, calls: FieldCalls, dtype: torch.dtype, program: Program[CppText], _: Recorder) -> AttemptKernel:
-    return AttemptKernel(program, calls, module.reads_start or START in calls.slopes, dtype)
+    reads_start = module.reads_start or START in calls.slopes or "drift" in calls.derivatives
+    return AttemptKernel(program, calls, reads_start, dtype)
 
 
 def _written(
@@ -147,7 +156,7 @@ def _written(
         calls = calls_of(method, state, dtype)
         if isinstance(calls, str):
             return calls
-        if (calls.slopes, calls.end) != (kernel.calls.slopes, kernel.calls.end):
+        if (calls.slopes, calls.end, calls.derivatives) != (kernel.calls.slopes, kernel.calls.end, kernel.calls.derivatives):
             return f"the `attempt` of {method!r} has no kernel: which calls of the field are one depends on its tensors"
         kernel.read = read = numbers, calls
     return WrittenMethod(kernel, tensors, read[1])

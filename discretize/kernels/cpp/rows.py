@@ -24,12 +24,18 @@ class CallNumbers:
     """The calls of a field in a method's passes.
 
     following: the call at the state that a step leads to, None if there is none; back: which slope each call of the way back
-    gives; pulled: of how many of them, the first, the cotangents go back into the field.
+    gives; pulled: of how many of them, the first, the cotangents go back into the field; factors, factors_back: how many matrices
+    a + b J are factored; pairs: of how many products of two vectors the cotangent of J is the sum; drift: whether the derivative
+    by the time is read.
     """
 
     following: int | None
     back: list[int]
     pulled: int
+    factors: int = 0
+    factors_back: int = 0
+    pairs: int = 0
+    drift: bool = False
 
 
 @dataclass
@@ -68,7 +74,6 @@ class RowPass:
     placed: dict[Value, tuple[str, bool]] = field(default_factory=dict)
     buffers: list[str] = field(default_factory=list)  # how many numbers a row of each has
     drawn: dict[tuple[Any, ...], str] = field(default_factory=dict)  # increments of Brownian paths, and their sizes
-    calls: dict[int, int] = field(default_factory=dict)  # of slopes, by their numbers, those of this pass's calls
     lines: list[str] = field(default_factory=list)
 
     def size(self, number: int) -> str:
@@ -126,7 +131,7 @@ class RowPass:
                 if value.operation == "cat":
                     self._place_parts(value, found)
                 elif value.operation in CALLS:
-                    self.place(value.of[0], self._asked(value))
+                    self.place_arguments(value)
         for phase in found:
             value = phase.values[0]
             if phase.is_loop:
@@ -140,7 +145,7 @@ class RowPass:
             elif value.operation == "increments":
                 self._increments(value)
             elif value.operation in CALLS:
-                self._call(value)
+                self.call(value)
             elif value.operation != "slice":
                 self._reduce(value)
 
@@ -287,17 +292,13 @@ class RowPass:
         else:
             self.placed[value] = found, False
 
-    def _asked(self, value: Value) -> str:
-        """Where a call of a field reads its argument."""
-        return f"calls.{'states' if value.operation == 'call' else 'of_slopes'}[{self.calls[value.settings[0]]}][m]"
+    def place_arguments(self, value: Value) -> None:
+        """Have what a call of a field is given written to where it reads it."""
+        raise NotImplementedError
 
-    def _call(self, value: Value) -> None:
-        """The field is a program of its own, which the driver runs for all rows."""
-        number, argument, to = self.calls[value.settings[0]], value.of[0], self._asked(value)
-        if self.placed.get(argument, ("", False))[0] != to:
-            self.lines.append(f"for (std::size_t m = 0; m < rows; ++m) {self.copied(argument, to, value.width)}")
-        self.lines.append(f"calls.{'evaluate' if value.operation == 'call' else 'pull'}({number}, rows);")
-        self.placed[value] = f"calls.{'slopes' if value.operation == 'call' else 'of_states'}[{number}][m]", False
+    def call(self, value: Value) -> None:
+        """Write a call of a field, which is another program."""
+        raise NotImplementedError
 
     def _reduce(self, value: Value) -> None:
         to, source, sizes = self.target(value), self.address(value.of[0]), ", ".join(map(self.size, value.settings))

@@ -225,7 +225,7 @@ class KernelRun:
         method = control.method
         self._segment_arrays()
         if self.model.method is not None:
-            numbers = self._program_numbers(self.model.method)
+            numbers = self._program_numbers(self.model.method, method)
         else:
             numbers = self._rosenbrock_arrays(method) if isinstance(method, Rodas5P) else self._tableau_arrays(method)
         atol = control.atol.double().cpu().numpy() if isinstance(control.atol, Tensor) else control.atol
@@ -291,11 +291,13 @@ class KernelRun:
             self.arrays["b"] = np.array(method.weights, dtype=np.float64)
         return {"stages": stages}
 
-    def _program_numbers(self, method: WrittenMethod) -> dict[str, Any]:
-        """The program of a method."""
-        self.of_method: Any = method.given()
-        self.used = method.evaluations_back
-        return {"method": ctypes.addressof(self.of_method[0])}
+    def _program_numbers(self, written: WrittenMethod, method: EmbeddedMethod) -> dict[str, Any]:
+        """The program of a method, and what its derivatives cost."""
+        self.of_method: Any = written.given()
+        cost = method.attempt_cost(self.chain.segment(0), self.chain.field.state_size)
+        derivatives = cost - (method.evaluations - method.reads_start)
+        self.used = written.evaluations_back + derivatives + written.pairs
+        return {"method": ctypes.addressof(self.of_method[0]), "jacobian_cost": max(derivatives, 0)}
 
     def _rosenbrock_arrays(self, method: Rodas5P) -> dict[str, Any]:
         stages = len(rodas.NODES)

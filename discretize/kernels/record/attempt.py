@@ -3,27 +3,31 @@ r"""Record the `attempt` of a method as a program that calls a field: seven stag
     slope 0 = f(t, h)    slope k = f(t + c_k dt, state k)    state k = a function of h, dt and the slopes before it
 
 What is recorded are the states at which the field is called, the state that the step leads to, and its error, all functions of h,
-dt and of slopes that are given. Which calls there are is seen on steps of many lengths first.
+dt and of slopes that are given, and of the Jacobian at (t, h) and the derivative by the time there. Which calls there are is seen
+on steps of many lengths first.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.random import fork_rng
 
+from discretize.kernels.record.jacobians import Identities, ShiftedJacobian
 from discretize.kernels.record.recording import UnknownOperation
 from discretize.solvers.segments import SlopeFunction
 from discretize.solvers.tableaus import Attempt, EmbeddedMethod, checked_attempt
 
-__all__ = ["START", "AttemptModule", "FieldCalls", "calls_of"]
+__all__ = ["DERIVATIVES", "START", "AttemptModule", "FieldCalls", "calls_of"]
 
 START = 0  # the slope at the state that a step begins in
+DERIVATIVES = {"jacobian": "the Jacobian", "drift": "the derivative by the time"}  # that a method may read there
 LENGTHS = [2.0**k for k in range(-20, 21)]  # of steps that are tried, and of times: code may tell long from short
 ROUNDED = 1e-6  # by which a time may be off that was computed in float32, relative to it
 SAME = 1e-12  # of two ways to compute one time, relative to it
@@ -35,20 +39,22 @@ class FieldCalls:
 
     Args:    slopes: of each call in order, the number of the slope that it gives, one for two calls at one state and time;
              nodes: of each slope, c where it is taken at tau + c dt; end: the slope at the end of the step, None if not known;
-             scales: whether dt is read as dt times slopes alone, so that a longer step is one of a faster field.
+             scales: whether dt is read as dt times slopes alone, so that a longer step is one of a faster field; derivatives:
+             which it reads at the start.
     """
 
     slopes: tuple[int, ...]
     nodes: tuple[float, ...]
     end: int | None
     scales: bool
+    derivatives: tuple[str, ...] = ()
 
 
 class _GivenSlope(SlopeFunction):
     """Gives slopes that were computed before, in the order of calls, and notes the states at which they are asked for."""
 
-    def __init__(self, h: Tensor, slopes: Sequence[Tensor], numbers: Sequence[int]) -> None:
-        self.slopes, self.numbers, self.asked = slopes, numbers, 0
+    def __init__(self, h: Tensor, slopes: Sequence[Tensor], numbers: Sequence[int], derivatives: Mapping[str, Tensor]) -> None:
+        self.slopes, self.numbers, self.asked, self.derivatives = slopes, numbers, 0, derivatives
         self.states: list[Tensor] = [h]
 
     def __call__(self, tau: Tensor, h: Tensor) -> Tensor:
@@ -59,15 +65,19 @@ class _GivenSlope(SlopeFunction):
             self.states.append(h)
         return self.slopes[number]
 
-    def jacobian(self, tau: Tensor, h: Tensor) -> NoReturn:
-        raise _no_jacobian()
+    def jacobian(self, tau: Tensor, h: Tensor) -> Tensor:
+        return _jacobian(self.derivatives["jacobian"])
+
+    def time_derivative(self, tau: Tensor, dt: Tensor, h: Tensor) -> Tensor:
+        return self.derivatives["drift"]
 
 
 class AttemptModule(nn.Module):
-    """A method's attempt as a function of h, dt and slopes: the states at which these are taken, the next state and the error.
+    """A method's attempt as a function of h, dt, slopes and derivatives: the states at which slopes are taken, the next state and
+    the error.
 
     Args:    method: whose `attempt` it is; state: the width of h; calls: as `calls_of` found them.
-    Shape:   h, slopes (batch, state), dt (batch, 1) -> (batch, (slopes + 2) state), the start among the states.
+    Shape:   h, slopes, derivatives (batch, state), dt (batch, 1) -> (batch, (slopes + 2) state), the start among the states.
     """
 
     device = torch.device("cpu")
@@ -76,20 +86,28 @@ class AttemptModule(nn.Module):
         super().__init__()
         self.method, self.state = method, state
         self.order, self.count, self.reads_start = calls.slopes, len(calls.nodes), method.reads_start
+        self.derivatives = calls.derivatives
 
     @property
     def samples(self) -> dict[str, int]:
         """What each sample gives, and of which width."""
-        return {"h": self.state, "dt": 1, **{f"slope {k}": self.state for k in range(self.count)}}
+        return {"h": self.state, "dt": 1, **dict.fromkeys(self.of_field, self.state)}
+
+    @property
+    def of_field(self) -> list[str]:
+        """What of these the field gives."""
+        return [*(f"slope {k}" for k in range(self.count)), *self.derivatives]
 
     @property
     def answer(self) -> int:
         """How many numbers it gives for a sample."""
         return (self.count + 2) * self.state
 
-    def forward(self, h: Tensor, dt: Tensor, *slopes: Tensor) -> Tensor:
-        slope = _GivenSlope(h, slopes, self.order)
-        attempt = self.method.attempt(slope, torch.zeros_like(dt), dt, h, slopes[START] if self.reads_start else None)
+    def forward(self, h: Tensor, dt: Tensor, *of_field: Tensor) -> Tensor:
+        slopes = of_field[: self.count]
+        slope = _GivenSlope(h, slopes, self.order, dict(zip(self.derivatives, of_field[self.count :], strict=True)))
+        with _identities(self.method, h):
+            attempt = self.method.attempt(slope, torch.zeros_like(dt), dt, h, slopes[START] if self.reads_start else None)
         if len(slope.states) != self.count:
             raise UnknownOperation("its `attempt` calls the field less often at some steps than at others")
         return torch.cat([*slope.states, attempt.h, attempt.error.detach()], -1)
@@ -100,7 +118,7 @@ class _TriedSlope(SlopeFunction):
 
     def __init__(self, tau: Tensor, dt: Tensor, h: Tensor, start: Tensor, dice: torch.Generator, times: Tensor) -> None:
         self.tau, self.dt, self.dice, self.times, self.numbers = tau, dt, dice, times, list[int]()
-        self.taken = [(tau, h, start)]
+        self.taken, self.derivatives = [(tau, h, start)], set[str]()
 
     def __call__(self, tau: Tensor, h: Tensor) -> Tensor:
         first = self.taken[START][1]
@@ -115,15 +133,23 @@ class _TriedSlope(SlopeFunction):
         self.taken.append((at, h, self.times * _random_like(h, self.dice)))
         return self.taken[-1][2]
 
-    def jacobian(self, tau: Tensor, h: Tensor) -> NoReturn:
-        raise _no_jacobian()
+    def jacobian(self, tau: Tensor, h: Tensor) -> Tensor:
+        return _jacobian(self._derivative("jacobian", tau, h) * self.times)
+
+    def time_derivative(self, tau: Tensor, dt: Tensor, h: Tensor) -> Tensor:
+        return self._derivative("drift", tau, h) * self.times**2
+
+    def _derivative(self, name: str, tau: Tensor, h: Tensor) -> Tensor:
+        """Of random numbers, always the same: times how many of what the slopes are depends on which it is."""
+        if h is not self.taken[START][1] or not torch.equal(tau.double().expand(len(h), 1), self.tau):
+            raise UnknownOperation(f"it reads {DERIVATIVES[name]} of the field elsewhere than where a step begins")
+        self.derivatives.add(name)
+        return _random_like(h, torch.Generator().manual_seed(1 + [*DERIVATIVES].index(name)))
 
 
 @torch.no_grad()
 def calls_of(method: EmbeddedMethod, state: int, dtype: torch.dtype) -> FieldCalls | str:
     """Find the calls of the field in a method's attempt by trying it on steps of many lengths; or why it has no program."""
-    if method.implicit:
-        return f"the `attempt` of {method!r} has no kernel: it reads the Jacobian of the field"
     try:
         method = copy.deepcopy(method)  # which may count its calls
         with fork_rng([]):
@@ -148,8 +174,10 @@ def _calls(
     (slope, attempt), (moved, later), (still, sooner) = first, other, before
     nodes = tuple(float(at[0]) for at, _, _ in slope.taken)
     why = None
-    if not slope.numbers == moved.numbers == still.numbers:
+    if not slope.numbers == moved.numbers == still.numbers or not slope.derivatives == moved.derivatives == still.derivatives:
         why = "it calls the field in another order at other steps"
+    elif slope.derivatives and not method.implicit:
+        why = f"it reads {DERIVATIVES[min(slope.derivatives)]} of the field, and its `jacobians` is 0; declare 1"
     elif not all(_are_at(nodes, each) for each in (slope, moved, still)):
         why = "it reads the field at a time that is not tau + c dt"
     elif not all(torch.equal(one.nan_to_num(), two.nan_to_num()) for one, two in zip(later[:2], sooner[:2], strict=True)):
@@ -161,7 +189,8 @@ def _calls(
         return f"the `attempt` of {method!r} has no kernel: {why}"
     states = [[*(at for _, at, _ in tried.taken), end.h] for tried, end in (before, faster)]
     scales = len(states[0]) == len(states[1]) and all(map(_agree, *states))
-    return FieldCalls(tuple(slope.numbers), nodes, ends[0] if attempt.end is not None else None, scales)
+    end = ends[0] if attempt.end is not None else None
+    return FieldCalls(tuple(slope.numbers), nodes, end, scales, tuple(name for name in DERIVATIVES if name in slope.derivatives))
 
 
 def _agree(one: Tensor, other: Tensor) -> bool:
@@ -184,7 +213,8 @@ def _tried(
     like = torch.empty(len(dt), state, dtype=dtype, device="cpu")
     h, start = _random_like(like, dice), times * _random_like(like, dice)
     slope = _TriedSlope(tau, dt, h, start, dice, times)
-    attempt = method.attempt(slope, tau, dt, h, start if method.reads_start else None)
+    with _identities(method, h):
+        attempt = method.attempt(slope, tau, dt, h, start if method.reads_start else None)
     return slope, checked_attempt(attempt, h, method)
 
 
@@ -192,5 +222,10 @@ def _random_like(like: Tensor, dice: torch.Generator) -> Tensor:
     return torch.rand(like.shape, generator=dice, dtype=like.dtype, device="cpu") + 0.1
 
 
-def _no_jacobian() -> UnknownOperation:
-    return UnknownOperation("it reads the Jacobian of the field")
+def _jacobian(name: Tensor) -> Tensor:
+    jacobian: Any = ShiftedJacobian(name)  # which a method takes for a tensor
+    return cast("Tensor", jacobian)
+
+
+def _identities(method: EmbeddedMethod, h: Tensor) -> AbstractContextManager[object]:
+    return Identities(h) if method.implicit else nullcontext()

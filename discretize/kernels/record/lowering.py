@@ -212,6 +212,19 @@ def _increments(reader: OperationReader, columns: Node, parts: int, integral: bo
     return reader.values.cat(made)
 
 
+def _jacobian_product(reader: OperationReader, _: Node, v: Node, turned: bool) -> Value:
+    return reader.values.make("jacobian_product", [reader.value(v, reader.sizes())], reader.width, (turned,))
+
+
+def _jacobian_solve(reader: OperationReader, _: Node, a: Node, b: Node, right: Node, turned: bool) -> Value:
+    factored = reader.values.make("factored", [reader.value(a), reader.value(b)])
+    return reader.values.make("jacobian_solve", [factored, reader.value(right, reader.sizes())], reader.width, (turned,))
+
+
+def _jacobian_outer(reader: OperationReader, left: Node, right: Node) -> Value:
+    return reader.values.make("jacobian_outer", [reader.value(each, reader.sizes()) for each in (left, right)], reader.width)
+
+
 # The value of each operation that is not a function of each unit by its own name.
 OPERATIONS: dict[str, Callable[..., Any]] = {
     "add": _add,
@@ -231,6 +244,9 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "var": _var,
     "var_mean": _var_mean,
     "increments": _increments,
+    "jacobian_product": _jacobian_product,
+    "jacobian_solve": _jacobian_solve,
+    "jacobian_outer": _jacobian_outer,
     **PRODUCTS,
     **LAYOUT,
 }

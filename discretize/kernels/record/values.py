@@ -7,6 +7,11 @@ r"""Represent what a recorded step computes for one sample as values over units,
     strided                 units by steps along axes: some of them out of their order, or more than once
     sum, amax               over the units, or over one axis of three
     call, pullback          a field's slope at a state, as a method calls it, and the cotangent of that slope back to the state
+    jacobian, drift         a field's derivatives by the state and by the time at the start of a step: the first is a name
+    jacobian_product        of that with a vector; or turned
+    factored                a + b J; jacobian_solve: what it was multiplied with, or turned, from the product
+    jacobian_outer          a product of two vectors that is a part of the cotangent of J
+    pull_jacobian           the cotangent of J, a sum of such products, back to the state; pull_drift: that of the other one
     increments              of a Brownian path over a part of a cell, `discretize.noise.operation`: W's, or those of its integral
     any other name          a function of the numbers of each unit, `discretize.kernels.record.functions`
 
@@ -25,11 +30,19 @@ __all__ = ["CALLS", "GIVEN", "LAYOUTS", "READY", "REDUCTIONS", "Axes", "Value", 
 Axes = Sequence[tuple[int, int]]  # sizes and strides, the last axis fastest
 
 GIVEN = ("x", "h", "dt", "cotangent")
-READY = (*GIVEN, "slope", "number", "count", "shared")  # before anything is computed
+READY = (*GIVEN, "slope", "jacobian", "drift", "number", "count", "shared")  # before anything is computed
 REDUCTIONS = ("sum", "amax")
 LAYOUTS = ("slice", "cat", "strided")
-CALLS = ("call", "pullback")  # of a field, by a method: its slope at a state, and the cotangent of that back to the state
-WHOLE = ("affine", "increments", *CALLS, *LAYOUTS, *REDUCTIONS)  # whose numbers are not each of one unit of others
+# Of a field, by a method: its slope at a state and its derivatives at the start, and the cotangents of these back to the state.
+CALLS = ("call", "pullback", "jacobian_product", "factored", "jacobian_solve", "pull_jacobian", "pull_drift")
+WHOLE = (
+    "affine",
+    "increments",
+    "jacobian_outer",
+    *CALLS,
+    *LAYOUTS,
+    *REDUCTIONS,
+)  # whose numbers are not each of one unit of others
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,7 +211,7 @@ def is_zero(value: Value) -> bool:
 
 def _falls_apart(value: Value) -> bool:
     """Whether a part of it is read where it lies, or computed as well as the whole."""
-    if value.width == 1 or value.operation in (*GIVEN, *CALLS, "slope", "cat", "shared"):
+    if value.width == 1 or value.operation in (*GIVEN, *CALLS, "slope", "drift", "cat", "shared"):
         return True
     return (value.by_unit or value.operation == "slice") and all(map(_falls_apart, value.of))
 

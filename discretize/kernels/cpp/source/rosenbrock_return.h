@@ -14,7 +14,7 @@ class StepsBack {
     StepsBack(const Solve& solve, real* of_projected)
         : solve(solve), n(solve.model), method(solve.method), of_projected(of_projected), field(solve, SLOTS, STAGES),
           pullback(n, SLOTS, STAGES), along(*n.by_state, n.columns, SLOTS * STAGES, 1),
-          of_along(*n.by_state, n.columns, SLOTS * STAGES, 1), stiff(n, SLOTS), y(SLOTS * STAGES, n.state),
+          of_along(*n.by_state, n.columns, SLOTS * STAGES, 1), stiff(n, SLOTS, 1), y(SLOTS * STAGES, n.state),
           kept(SLOTS * STAGES, n.kept), slopes(SLOTS, n.state), u(SLOTS * STAGES, n.state), of_y(SLOTS * STAGES, n.state),
           of_right(SLOTS * STAGES, n.state), of_slope(SLOTS * STAGES, n.state), both(SLOTS * STAGES, roomy(2 * n.width)),
           of_both(SLOTS * STAGES, roomy(2 * n.width)), kept_along(SLOTS * STAGES, n.by_state->total),
@@ -87,7 +87,7 @@ class StepsBack {
         const Step& step = taken.step;
         const real* x = field.at(step.segment, taken.sample, step.tau);
         stiff.differentiate(m, x, taken.h);
-        stiff.factor(m, real(method.gamma * step.dt) * speed(taken, 0));
+        stiff.factor(m, 1, -real(method.gamma * step.dt) * speed(taken, 0));
         if (!in_time) return;
         solve.rise(step.segment, taken.sample, step.tau, stiff.rise());
         stiff.differentiate_in_time(m, x, taken.h);

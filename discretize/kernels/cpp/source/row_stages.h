@@ -49,7 +49,7 @@ class Stages {
 #if IMPLICIT
     // While samples are on their way: a matrix for each slot is much memory.
     void begin() {
-        if (!stiff) stiff = std::make_unique<Derivatives>(solve.model, SLOTS);
+        if (!stiff) stiff = std::make_unique<Derivatives>(solve.model, SLOTS, solve.method.factors);
     }
     void end() { stiff.reset(); }
 #else
@@ -91,11 +91,14 @@ class Stages {
         if (solve.method.last_is_next) std::swap(slope(0, s), slope(solve.method.end_slope, s));
     }
 
-#if IMPLICIT
+#if IMPLICIT && !WRITTEN
     // Into y; behind the slope at the start lie what the stages were solved for, and last a slope.
     void attempt(const std::vector<std::size_t>& on) {
         const Method& method = solve.method;
-        differentiate(on);
+        for (std::size_t s : on) {
+            differentiate(s);
+            stiff->factor(s, 1, -real(method.gamma * slots[s].dt) * speed_of(slots[s]));
+        }
         for (std::size_t stage = 0; stage < method.stages; ++stage) {
             if (stage) {
                 for (std::size_t s : on)
@@ -113,31 +116,15 @@ class Stages {
         for (std::size_t s : on) add_to(y[s], slope(method.stages, s), n.state);
     }
 
-    void differentiate(const std::vector<std::size_t>& on) {
-        for (std::size_t s : on) {
-            Slot& slot = slots[s];
-            if (!slot.differentiated) {
-                const real* x = field.at(slot.segment, slot.sample, slot.tau);
-                stiff->differentiate(s, x, h[s]);
-                if (solve.given.share) {
-                    solve.rise(slot.segment, slot.sample, slot.tau, stiff->rise());
-                    stiff->differentiate_in_time(s, x, h[s]);
-                }
-                if (solve.given.speed_terms) stiff->clock(s, speed_of(slot), acceleration_of(slot), flows[s]);
-                solve.samples[slot.sample].said.evaluations += std::int64_t(solve.given.jacobian_cost);
-                slot.differentiated = true;
-            }
-            stiff->factor(s, real(solve.method.gamma * slot.dt) * speed_of(slot));
-        }
-    }
-
-    real speed_of(const Slot& slot) const { return solve.speed(slot.segment, slot.sample, slot.tau); }
-    real acceleration_of(const Slot& slot) const { return solve.acceleration(slot.segment, slot.sample, slot.tau); }
-
     void estimate(std::size_t s, real* to) { std::memcpy(to, slope(solve.method.stages, s), n.state * sizeof(real)); }
 #elif WRITTEN
     // Into y.
-    void attempt(const std::vector<std::size_t>& on) { calls.run(on); }
+    void attempt(const std::vector<std::size_t>& on) {
+#if IMPLICIT
+        for (std::size_t s : on) differentiate(s);
+#endif
+        calls.run(on);
+    }
 
     void estimate(std::size_t s, real* to) { std::memcpy(to, calls.errors[s], n.state * sizeof(real)); }
 #else
@@ -193,6 +180,9 @@ class Stages {
               asked(SLOTS * method.given.calls, stages.n.state), errors(SLOTS, stages.n.state), at(asked.at), slopes_at(asked.at) {
             for (std::size_t call = 0; call < method.given.calls; ++call)
                 states.push_back(at.data() + call * SLOTS), slopes.push_back(slopes_at.data() + call * SLOTS);
+#if IMPLICIT
+            drift = drifts.data();
+#endif
         }
 
         void run(const std::vector<std::size_t>& slots) {
@@ -200,6 +190,9 @@ class Stages {
             for (std::size_t m = 0; m < slots.size(); ++m) {
                 const std::size_t s = slots[m];
                 starts[m] = stages.h[s], ends[m] = stages.y[s], errors_at[m] = errors[s], dt[m] = real(stages.slots[s].dt);
+#if IMPLICIT
+                drifts[m] = stages.stiff->drift(s), speeds[m] = stages.speed_of(stages.slots[s]);
+#endif
                 if (method.following) at[method.following * SLOTS + m] = stages.y[s];
                 for (std::size_t call = 0; call < method.calls; ++call) slopes_at[call * SLOTS + m] = stages.slope(call, s);
             }
@@ -210,11 +203,44 @@ class Stages {
             stages.evaluate(*on, states[call], slopes[call], method.nodes[call]);
         }
         void pull(std::size_t, std::size_t) override {}
+#if IMPLICIT
+        std::array<real*, SLOTS> drifts{};
+        std::array<real, SLOTS> speeds{};
+
+        void factor(std::size_t which, std::size_t m, real a, real b) override {
+            stages.stiff->factor((*on)[m], a, b * speeds[m], which);
+        }
+        void solve_for(std::size_t which, std::size_t m, real* v, bool turned) override {
+            turned ? stages.stiff->solve_turned((*on)[m], v, which) : stages.stiff->solve((*on)[m], v, which);
+        }
+        void multiply(std::size_t m, const real* v, real* to, bool turned) override {
+            turned ? stages.stiff->multiply_turned((*on)[m], v, to) : stages.stiff->multiply((*on)[m], v, to);
+            if (stages.solve.given.speed_terms) scale(to, speeds[m], stages.n.state);
+        }
+#endif
     } calls;
 #endif
 #if IMPLICIT
     Rows flows{SLOTS, n.state};  // at the start of a step, before the clock's speed
     std::unique_ptr<Derivatives> stiff;
+
+    // The derivatives at the start of a step, once for all that are tried from there.
+    void differentiate(std::size_t s) {
+        Slot& slot = slots[s];
+        if (slot.differentiated) return;
+        const real* x = field.at(slot.segment, slot.sample, slot.tau);
+        stiff->differentiate(s, x, h[s]);
+        if (solve.given.share) {
+            solve.rise(slot.segment, slot.sample, slot.tau, stiff->rise());
+            stiff->differentiate_in_time(s, x, h[s]);
+        }
+        if (solve.given.speed_terms) stiff->clock(s, speed_of(slot), acceleration_of(slot), flows[s]);
+        solve.samples[slot.sample].said.evaluations += std::int64_t(solve.given.jacobian_cost);
+        slot.differentiated = true;
+    }
+
+    real speed_of(const Slot& slot) const { return solve.speed(slot.segment, slot.sample, slot.tau); }
+    real acceleration_of(const Slot& slot) const { return solve.acceleration(slot.segment, slot.sample, slot.tau); }
 #endif
 
     real*& slope(std::size_t stage, std::size_t s) { return k.at[stage * SLOTS + s]; }

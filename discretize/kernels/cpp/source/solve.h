@@ -12,12 +12,12 @@
 #else
 #include "written_model.h"
 #endif
-#if IMPLICIT
-#include "rosenbrock.h"
-using Method = Rosenbrock;
-#elif WRITTEN
+#if WRITTEN
 #include "written_method.h"
 using Method = WrittenMethod;
+#elif IMPLICIT
+#include "rosenbrock.h"
+using Method = Rosenbrock;
 #else
 #include "tableau.h"
 using Method = Tableau;
@@ -147,10 +147,10 @@ struct Solve {
 
     explicit Solve(const CtrnnProblem& p)
         : given(p), model(*p.model),
-#if IMPLICIT
-          method(p.stages, p.c, p.a, p.b, p.e, p.gamma, p.order),
-#elif WRITTEN
+#if WRITTEN
           method(*p.method, p.order),
+#elif IMPLICIT
+          method(p.stages, p.c, p.a, p.b, p.e, p.gamma, p.order),
 #else
           method(p.stages, p.c, p.a, p.b, p.e, p.order),
 #endif

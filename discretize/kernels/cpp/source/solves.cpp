@@ -9,10 +9,10 @@
 #include "lane_stages.h"
 #else
 #include "row_stages.h"
-#if IMPLICIT
-#include "rosenbrock_return.h"
-#elif WRITTEN
+#if WRITTEN
 #include "attempt_return.h"
+#elif IMPLICIT
+#include "rosenbrock_return.h"
 #endif
 #endif
 

@@ -4,16 +4,20 @@
 #include <cmath>
 
 #include "attempt.h"
+#if IMPLICIT
+#include "derivatives.h"
+#else
 #include "written_model.h"
+#endif
 
 struct WrittenMethod {
     const CtrnnMethod given;
     const Shared shared;
     const double order;
-    const std::size_t stages, end_slope;  // slopes after the first one; that with which the next step begins
+    const std::size_t stages, end_slope, factors;  // slopes after the first one; that with which the next step begins
     const bool last_is_next, reads_start;
 
     WrittenMethod(const CtrnnMethod& method, double order)
-        : given(method), shared(*method.program, 0), order(order), stages(method.calls - 1), end_slope(method.end),
+        : given(method), shared(*method.program, 0), order(order), stages(method.calls - 1), end_slope(method.end), factors(method.factors),
           last_is_next(method.end), reads_start(method.reads_start) {}
 };
