@@ -6,6 +6,7 @@ So one library serves all fields, and what is written is as long as the method's
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -14,7 +15,7 @@ from discretize.kernels.record.attempt import START
 from discretize.kernels.record.functions import number
 from discretize.kernels.record.phases import ProgramValues, phases
 from discretize.kernels.record.recording import UnknownOperation
-from discretize.kernels.record.values import Value, ValuePool, ancestors, is_zero
+from discretize.kernels.record.values import CALLS, Value, ValuePool, ancestors, is_zero
 
 __all__ = ["attempt_written"]
 
@@ -124,14 +125,18 @@ class _Rewritten:
 @dataclass
 class _AttemptPass(RowPass):
     """A pass with calls of a field, which the driver runs for all rows; `calls`: of slopes, by their numbers, those of this pass;
-    `factors`: those of matrices a + b J, in the order in which they are made."""
+    `factors`: those of matrices a + b J, in the order in which they are made; `once`: values that one value alone reads."""
 
     calls: dict[int, int] = field(default_factory=dict)
     factors: list[Value] = field(default_factory=list)
+    once: set[Value] = field(default_factory=set)
 
     def place_arguments(self, value: Value) -> None:
         for argument, to in self._arguments(value):
-            self.place(argument, to)
+            if argument.operation == "jacobian_solve" and argument not in self.placed:
+                self.placed[argument] = to, False
+            if argument.width == value.width:
+                self.place(argument, to)
 
     def _arguments(self, value: Value) -> list[tuple[Value, str]]:
         """What a call is given, and where it reads it."""
@@ -144,6 +149,8 @@ class _AttemptPass(RowPass):
             return [(value.of[0], "calls.of_drift[m]")]
         if value.operation == "pull_jacobian":
             return [(side, f"calls.{'rights' if k % 2 else 'lefts'}[{k // 2}][m]") for k, side in enumerate(value.of)]
+        if value.operation == "jacobian_solve" and value.of[1] in self.once:  # solved for in its place
+            return [(value.of[1], self.target(value))]
         return []
 
     def call(self, value: Value) -> None:
@@ -162,7 +169,8 @@ class _AttemptPass(RowPass):
             self.factors.append(value)
         elif value.operation == "jacobian_solve":
             factored, right = value.of
-            self._by_row(f"{self.copied(right, self.target(value), value.width)}")
+            if self.placed.get(right, ("", False))[0] != self.target(value):
+                self._by_row(self.copied(right, self.target(value), value.width))
             self._by_row(f"calls.solve_for({self.factors.index(factored)}, m, {self.target(value)}, {self._turned(value)});")
         else:
             source = self._row(value.of[0], value.width)
@@ -243,6 +251,12 @@ def _pass(rewritten: _Rewritten, sizes: list[int], products: list[list[int]], ca
 def _write(done: _AttemptPass, wanted: dict[Value, str], others: list[Value], known: frozenset[Value]) -> None:
     """Write what computes the wanted values, each to its place, and others."""
     goes = {value for value, to in wanted.items() if done.place(value, to)}
+    order = list(ancestors([*wanted, *others], known))
+    readers = Counter(part for value in order for part in value.of)
+    done.once = {value for value, count in readers.items() if count == 1 and value not in wanted}
+    for value in reversed(order):  # what a solve leaves behind is wanted elsewhere
+        if value.operation in CALLS:
+            done.place_arguments(value)
     done.write(phases([*wanted, *others], known))
     for value, to in wanted.items():
         if value not in goes and done.placed.get(value, ("", False))[0] != to:
