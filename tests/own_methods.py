@@ -1,10 +1,14 @@
-"""Methods as users write them, by code, for the tests of their kernels: `METHODS`, and a pair by any tableau."""
+"""Methods as users write them, by code, for the tests of their kernels: `METHODS`, `STIFF` that solve with Jacobians, and a pair
+by any tableau."""
+
+import math
 
 import torch
 from torch import Tensor
 
 from discretize import Attempt, EmbeddedMethod, StepDoubling
 from discretize.solvers.pairs import EXPLICIT_PAIRS
+from discretize.solvers.rodas import Rodas5P
 
 
 class HeunByHand(EmbeddedMethod):
@@ -118,3 +122,94 @@ class Tsit5ByHand(type(EXPLICIT_PAIRS["tsit5"])):
 
 METHODS = {type(each).__name__: each for each in (HeunByHand(), Limited(), Relaxed(), Late(), Extrapolated(), Blind())}
 METHODS |= {"dopri5": Dopri5ByHand(), "tsit5": Tsit5ByHand(), "doubled rk4": StepDoubling("rk4")}
+
+
+class Ros2(EmbeddedMethod):
+    """Verwer's of order 2, L-stable; Rosenbrock's of order 1 tells the error."""
+
+    order, evaluations, jacobians = 2, 2, 1
+    gamma = 1 + 1 / math.sqrt(2)
+
+    def attempt(self, slope, tau, dt, h, start):
+        step, first = dt.to(h), slope(tau, h) if start is None else start
+        matrix = torch.eye(h.shape[-1]).to(h) - self.gamma * step[..., None] * slope.jacobian(tau, h)
+        moved = self.gamma * step * slope.time_derivative(tau, dt, h)
+        one = torch.linalg.solve(matrix, first + moved)
+        two = torch.linalg.solve(matrix, slope(tau + dt, h + step * one) - 2 * one - moved)
+        return Attempt(h + step * (3 * one + two) / 2, step * (one + two) / 2)
+
+
+class Ros3p(EmbeddedMethod):
+    """Lang and Verwer's of order 3: two stages at one place and time, which are one call."""
+
+    order, evaluations, jacobians = 3, 2, 1
+    gamma, a = 0.7886751345948129, 1.267949192431123
+    couplings = ((), (-1.607695154586736,), (-3.464101615137755, -1.732050807568877))
+    from_time = (0.7886751345948129, -0.2113248654051871, -1.077350269189626)
+    weights, others = (2.0, 0.5773502691896258, 0.4226497308103742), (2.113248654051871, 1.0, 0.4226497308103742)
+
+    def attempt(self, slope, tau, dt, h, start):
+        step, us = dt.to(h), []
+        factors, pivots = torch.linalg.lu_factor(
+            torch.eye(h.shape[-1]).to(h) - (self.gamma * step)[:, :, None] * slope.jacobian(tau, h)
+        )
+        drift, value = step * slope.time_derivative(tau, dt, h), start
+        for row, from_time in zip(self.couplings, self.from_time, strict=True):
+            right = self.gamma * (step * (value + from_time * drift) + sum(c * u for c, u in zip(row, us, strict=True)))
+            us.append(torch.linalg.lu_solve(factors, pivots, right[..., None])[..., 0])
+            value = slope(tau + dt, h + self.a * us[0]) if len(us) == 1 else value
+        end, other = (h + sum(w * u for w, u in zip(each, us, strict=True)) for each in (self.weights, self.others))
+        return Attempt(end, end - other)
+
+
+class AnyMatrix(EmbeddedMethod):
+    """A W-method of order 1, right for any matrix: the Jacobian is held for what it is, in products too; numbers at random."""
+
+    order, evaluations, jacobians = 1, 3, 1
+
+    def __init__(self, seed: int = 0) -> None:
+        dice = torch.Generator().manual_seed(seed)
+        self.a, self.c = (torch.rand(3, 3, generator=dice, dtype=torch.float64).tril(-1).tolist() for _ in range(2))
+        self.b = (torch.rand(3, generator=dice, dtype=torch.float64) + 0.1).tolist()
+        self.gamma = 0.5 + float(torch.rand((), generator=dice))
+
+    def attempt(self, slope, tau, dt, h, start):
+        step, ks = dt.to(h), []
+        held = slope.jacobian(tau, h).detach()
+        inverse = torch.linalg.inv(torch.eye(h.shape[-1], dtype=h.dtype, device=h.device) - held * (self.gamma * step)[..., None])
+        for i in range(3):
+            at = h + step * sum((a * k for a, k in zip(self.a[i], ks, strict=False)), torch.zeros_like(h))
+            value = slope(tau + min(1.0, sum(self.a[i])) * dt, at) if ks else start
+            coupled = step * sum((c * k for c, k in zip(self.c[i], ks, strict=False)), torch.zeros_like(h))
+            ks.append((inverse @ (value[..., None] + held @ coupled[..., None]))[..., 0])
+        mean = sum(b * k for b, k in zip(self.b, ks, strict=True)) / sum(self.b)
+        return Attempt(h + step * mean, step * (mean - ks[0]))
+
+
+class Sdirk2(EmbeddedMethod):
+    """Alexander's of order 2, L-stable: three steps of Newton's with one Jacobian for each of its two equations."""
+
+    order, evaluations, jacobians = 2, 7, 1
+    gamma = 1 - 1 / math.sqrt(2)
+
+    def attempt(self, slope, tau, dt, h, start):
+        step = dt.to(h)
+        matrix = slope.jacobian(tau, h) * (-self.gamma * step[..., None]) + torch.eye(h.shape[-1]).type_as(h)
+        first = self._stage(slope, tau + self.gamma * dt, step, matrix, h, start)
+        second = self._stage(slope, tau + dt, step, matrix, h + (1 - self.gamma) * step * first, first)
+        return Attempt(h + step * ((1 - self.gamma) * first + self.gamma * second), step * (second - first) / 2)
+
+    def _stage(self, slope, at, step, matrix, h, k):
+        for _ in range(3):
+            k = k - torch.linalg.solve(matrix, k - slope(at, h + self.gamma * step * k))
+        return k
+
+
+class Rodas5PByHand(Rodas5P):
+    """The attempt of rodas5p as code."""
+
+    def attempt(self, slope, tau, dt, h, start):
+        return super().attempt(slope, tau, dt, h, start)
+
+
+STIFF = {type(each).__name__: each for each in (Ros2(), Ros3p(), AnyMatrix(), Sdirk2(), Rodas5PByHand())}

@@ -114,10 +114,12 @@ class AttemptModule(nn.Module):
 
 
 class _TriedSlope(SlopeFunction):
-    """Gives random slopes, so many times as large, and notes at which times and states."""
+    """Gives random slopes, so many times as large, and notes at which times and states; `declared`: derivatives, too."""
 
-    def __init__(self, tau: Tensor, dt: Tensor, h: Tensor, start: Tensor, dice: torch.Generator, times: Tensor) -> None:
-        self.tau, self.dt, self.dice, self.times, self.numbers = tau, dt, dice, times, list[int]()
+    def __init__(
+        self, tau: Tensor, dt: Tensor, h: Tensor, start: Tensor, dice: torch.Generator, times: Tensor, declared: bool
+    ) -> None:
+        self.tau, self.dt, self.dice, self.times, self.declared, self.numbers = tau, dt, dice, times, declared, list[int]()
         self.taken, self.derivatives = [(tau, h, start)], set[str]()
 
     def __call__(self, tau: Tensor, h: Tensor) -> Tensor:
@@ -141,6 +143,8 @@ class _TriedSlope(SlopeFunction):
 
     def _derivative(self, name: str, tau: Tensor, h: Tensor) -> Tensor:
         """Of random numbers, always the same: times how many of what the slopes are depends on which it is."""
+        if not self.declared:
+            raise UnknownOperation(f"it reads {DERIVATIVES[name]} of the field, and its `jacobians` is 0; declare 1")
         if h is not self.taken[START][1] or not torch.equal(tau.double().expand(len(h), 1), self.tau):
             raise UnknownOperation(f"it reads {DERIVATIVES[name]} of the field elsewhere than where a step begins")
         self.derivatives.add(name)
@@ -176,8 +180,6 @@ def _calls(
     why = None
     if not slope.numbers == moved.numbers == still.numbers or not slope.derivatives == moved.derivatives == still.derivatives:
         why = "it calls the field in another order at other steps"
-    elif slope.derivatives and not method.implicit:
-        why = f"it reads {DERIVATIVES[min(slope.derivatives)]} of the field, and its `jacobians` is 0; declare 1"
     elif not all(_are_at(nodes, each) for each in (slope, moved, still)):
         why = "it reads the field at a time that is not tau + c dt"
     elif not all(torch.equal(one.nan_to_num(), two.nan_to_num()) for one, two in zip(later[:2], sooner[:2], strict=True)):
@@ -212,7 +214,7 @@ def _tried(
     dice, times = torch.Generator().manual_seed(0), times.to(dtype)
     like = torch.empty(len(dt), state, dtype=dtype, device="cpu")
     h, start = _random_like(like, dice), times * _random_like(like, dice)
-    slope = _TriedSlope(tau, dt, h, start, dice, times)
+    slope = _TriedSlope(tau, dt, h, start, dice, times, method.implicit)
     with _identities(method, h):
         attempt = method.attempt(slope, tau, dt, h, start if method.reads_start else None)
     return slope, checked_attempt(attempt, h, method)

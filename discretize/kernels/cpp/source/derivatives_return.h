@@ -23,7 +23,7 @@ class DerivativesBack {
           flow(SLOTS, n.state), kept_flow(SLOTS, n.kept), both(SLOTS * together, roomy(2 * n.width)),
           of_both(SLOTS * together, roomy(2 * n.width)), kept(SLOTS * together, n.by_state->total), of(SLOTS * together, n.state),
           result(SLOTS * together, n.state) {
-        if (n.by_input && reads_drift) in_time = std::make_unique<InTime>(n);
+        if (n.by_input) in_time = std::make_unique<InTime>(n);  // whose sums are 0 where a method reads no derivative by the time
     }
 
     void add_to_calls(FieldCalls& calls) {
@@ -55,7 +55,7 @@ class DerivativesBack {
 
     void pull_drift(std::size_t rows) {
         for (std::size_t m = 0; m < rows; ++m) fill(from_drift[m], n.state, real(0));
-        if (!in_time || !solve.given.share) return;
+        if (!solve.given.share) return;
         InTime& t = *in_time;
         t.evaluator.evaluate(0, rows, t.h.at.data(), t.kept.at.data(), t.to.at.data());
         for (std::size_t m = 0; m < rows; ++m) {
