@@ -21,6 +21,7 @@ from ctrnn import VectorField
 from ctrnn.rewriting import Rewritten
 from discretize import compat
 from discretize.kernels.record.attributes import attributes_of
+from discretize.kernels.record.collection import full_collections_postponed
 from discretize.kernels.record.lowering import is_known, zones_of
 from discretize.kernels.record.phases import ProgramValues
 from discretize.kernels.record.recording import ModuleRecord, UnknownOperation, UnknownSizes, copied_with, decompositions, record
@@ -174,6 +175,7 @@ def with_weights(module: Module, weights: Sequence[Tensor]) -> Module:
     return copied_with(module, {id(old): new for old, new in zip(weights_of(module), weights, strict=True)})
 
 
+@full_collections_postponed()
 def program_of(module: CodeModule, wanted: Mapping[str, bool], dtype: torch.dtype, write: Writer[Text]) -> Program[Text]:
     r"""Record and read a module.
 
