@@ -62,7 +62,7 @@ class StepsBack : FieldCalls {
     Pullback pullback;
     real* of_projected;
     Field field;
-    std::unique_ptr<AttemptReturn> text;
+    Owned<AttemptReturn> text;
     Rows y, k, kept, of_y, of_k, to_h;
     std::vector<real> dt;
     std::vector<const real*> starts, cotangents;

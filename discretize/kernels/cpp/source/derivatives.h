@@ -13,7 +13,7 @@ class Derivatives {
         for (std::size_t row = 0; row < rows; ++row) jacobians.emplace_back(model.width, model.state);
         for (std::size_t row = 0; row < rows * each; ++row) factors.emplace_back(model.width);
         if (model.by_input) {
-            by_input.reset(forward_of(*model.by_input, 1).release());
+            by_input = forward_of(*model.by_input, 1);
             kept_by_input.resize(model.by_input->total);
         }
     }
@@ -92,8 +92,8 @@ class Derivatives {
     const std::size_t each;
     Rows columns;
     std::vector<real> dt;  // nobody's
-    std::unique_ptr<Columns> by_state;
-    std::unique_ptr<Forward> by_input;
+    Owned<Columns> by_state;
+    Owned<Forward> by_input;
     std::vector<Rows> jacobians;
     std::vector<Factors> factors;
     Rows drifts;

@@ -23,7 +23,7 @@ class DerivativesBack {
           flow(SLOTS, n.state), kept_flow(SLOTS, n.kept), both(SLOTS * together, roomy(2 * n.width)),
           of_both(SLOTS * together, roomy(2 * n.width)), kept(SLOTS * together, n.by_state->total), of(SLOTS * together, n.state),
           result(SLOTS * together, n.state) {
-        if (n.by_input) in_time = std::make_unique<InTime>(n);  // whose sums are 0 where a method reads no derivative by the time
+        if (n.by_input) in_time = new InTime(n);  // whose sums are 0 where a method reads no derivative by the time
     }
 
     void add_to_calls(FieldCalls& calls) {
@@ -101,7 +101,7 @@ class DerivativesBack {
     Field field;
     Evaluator along;
     Pullback of_along;
-    std::unique_ptr<InTime> in_time;
+    Owned<InTime> in_time;
     Rows flow, kept_flow, both, of_both, kept, of, result;
     const std::vector<TakenStep>* on = nullptr;
 

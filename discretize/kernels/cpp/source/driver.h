@@ -1,9 +1,8 @@
 // Prepares a program for the drivers: lays its weights out for products, and makes its passes.
 #pragma once
 
-#include <memory>
-
 #include "layout.h"
+#include "owned.h"
 #include "rows.h"
 
 inline void skip(const std::size_t*& told) {
@@ -42,11 +41,11 @@ inline Shared::Shared(const CtrnnProgram& p, std::size_t first, bool forth, bool
     }
 }
 
-inline std::unique_ptr<Forward> forward_of(const Shared& shared, std::size_t rows) {
-    return std::unique_ptr<Forward>(shared.program.forward(shared, rows));
+inline Owned<Forward> forward_of(const Shared& shared, std::size_t rows) {
+    return shared.program.forward(shared, rows);
 }
 
 // `together`: so many times the rows are summed at a time.
-inline std::unique_ptr<Backward> backward_of(const Shared& shared, std::size_t rows, std::size_t together) {
-    return std::unique_ptr<Backward>(shared.program.backward(shared, rows, together));
+inline Owned<Backward> backward_of(const Shared& shared, std::size_t rows, std::size_t together) {
+    return shared.program.backward(shared, rows, together);
 }

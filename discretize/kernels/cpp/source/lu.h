@@ -1,7 +1,6 @@
 // Factors of a dense matrix, with rows exchanged so that the largest number of a column is divided by.
 #pragma once
 
-#include <cmath>
 #include <vector>
 
 #include "simd.h"
@@ -54,7 +53,7 @@ class Factors {
     void eliminate(std::size_t column, std::size_t end) {
         std::size_t largest = column;
         for (std::size_t row = column + 1; row < n; ++row)
-            if (std::fabs((*this)[row][column]) > std::fabs((*this)[largest][column])) largest = row;
+            if (__builtin_fabs((*this)[row][column]) > __builtin_fabs((*this)[largest][column])) largest = row;
         exchanged[column] = largest;
         real* pivot = (*this)[column];
         if (largest != column)

@@ -20,7 +20,7 @@ class StepsBack {
           of_both(SLOTS * STAGES, roomy(2 * n.width)), kept_along(SLOTS * STAGES, n.by_state->total),
           result(SLOTS * STAGES, n.state), of_flow(SLOTS * STAGES, n.state), of_u(n.state) {
         if (!n.by_input) return;
-        in_time = std::make_unique<InTime>(n);
+        in_time = new InTime(n);
     }
 
     void run(const std::vector<TakenStep>& on) {
@@ -71,7 +71,7 @@ class StepsBack {
     Evaluator along;
     Pullback of_along;
     Derivatives stiff;
-    std::unique_ptr<InTime> in_time;
+    Owned<InTime> in_time;
     Rows y, kept, slopes, u, of_y, of_right, of_slope, both, of_both, kept_along, result, of_flow;
     Numbers of_u;
 

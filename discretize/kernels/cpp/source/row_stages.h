@@ -49,9 +49,9 @@ class Stages {
 #if IMPLICIT
     // While samples are on their way: a matrix for each slot is much memory.
     void begin() {
-        if (!stiff) stiff = std::make_unique<Derivatives>(solve.model, SLOTS, solve.method.factors);
+        if (!stiff) stiff = new Derivatives(solve.model, SLOTS, solve.method.factors);
     }
-    void end() { stiff.reset(); }
+    void end() { stiff = nullptr; }
 #else
     void begin() {}
     void end() {}
@@ -80,11 +80,11 @@ class Stages {
         // y - y is nan where a step went to infinity, which by its own measure would be no error at all.
         for (std::size_t i = 0; i < n.state; i += LANES)
             store(error.data() + i, load(error.data() + i) + (load(after + i) - load(after + i)));
-        return solve.size([=](std::size_t i) { return std::fabs(before[i]) < std::fabs(after[i]) ? after[i] : before[i]; },
+        return solve.size([=](std::size_t i) { return __builtin_fabs(before[i]) < __builtin_fabs(after[i]) ? after[i] : before[i]; },
                           [this](std::size_t i) { return error[i]; });
     }
 
-    double factor(std::size_t, double q) const { return std::pow(q, -1 / solve.method.order); }
+    double factor(std::size_t, double q) const { return __builtin_pow(q, -1 / solve.method.order); }
 
     void accept(std::size_t s) {
         std::swap(h.at[s], y.at[s]);
@@ -167,7 +167,7 @@ class Stages {
     struct Calls final : FieldCalls {
         Stages& stages;
         const CtrnnMethod& method;
-        const std::unique_ptr<Attempt> text;
+        const Owned<Attempt> text;
         Rows asked, errors;
         std::vector<real*> at, slopes_at;  // by call, of each row
         std::array<const real*, SLOTS> starts{};
@@ -222,7 +222,7 @@ class Stages {
 #endif
 #if IMPLICIT
     Rows flows{SLOTS, n.state};  // at the start of a step, before the clock's speed
-    std::unique_ptr<Derivatives> stiff;
+    Owned<Derivatives> stiff;
 
     // The derivatives at the start of a step, once for all that are tried from there.
     void differentiate(std::size_t s) {

@@ -2,11 +2,11 @@
 #pragma once
 
 #include <array>
-#include <atomic>
-#include <chrono>
-#include <memory>
+
+#include <time.h>  // not <chrono>, <atomic> and <cmath>, which take as long to compile as a field's program
 
 #if LANEWISE
+#include "owned.h"
 #include "parallel.h"
 #include "rows.h"
 #else
@@ -43,7 +43,12 @@ constexpr std::size_t MOST_GROUPS = 16;  // with sums of their own on the way ba
 constexpr std::size_t MOST_TERMS = 32;   // of a polynomial
 constexpr double ERROR_MARGIN = 8, SAFETY = 0.9, SHRINK = 0.2, GROW = 10, SHORTEST_STEP = 1e-14;
 
-using Clock = std::chrono::steady_clock;
+// Seconds of a clock that nobody sets.
+inline double now() {
+    timespec at;
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    return double(at.tv_sec) + 1e-9 * double(at.tv_nsec);
+}
 
 }  // namespace
 
@@ -142,8 +147,8 @@ struct Solve {
     const Method method;
     std::vector<Sample> samples;
     const std::size_t slots;  // of a group
-    std::atomic<std::size_t> last_segment;  // beyond the one in which a sample failed nobody has to go
-    std::atomic<std::size_t> landed{0};     // segments that are done, of all samples together
+    std::size_t last_segment;  // beyond the one in which a sample failed nobody has to go; read and set by all threads
+    std::size_t landed = 0;    // segments that are done, of all samples together; likewise
 
     explicit Solve(const CtrnnProblem& p)
         : given(p), model(*p.model),
@@ -156,6 +161,14 @@ struct Solve {
 #endif
           samples(p.batch), slots(LANEWISE ? smaller(SLOTS, padded(p.batch)) : SLOTS), last_segment(p.segments) {}
 
+    void land() { __atomic_fetch_add(&landed, 1, __ATOMIC_RELAXED); }
+    bool beyond_last(std::size_t segment) const { return segment > __atomic_load_n(&last_segment, __ATOMIC_RELAXED); }
+    void end_with(std::size_t segment) {
+        std::size_t last = __atomic_load_n(&last_segment, __ATOMIC_RELAXED);
+        while (segment < last &&
+               !__atomic_compare_exchange_n(&last_segment, &last, segment, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {}
+    }
+
     std::size_t at(std::size_t segment, std::size_t sample) const { return given.own ? segment * given.batch + sample : segment; }
     double length(std::size_t segment, std::size_t sample) const { return given.lengths[at(segment, sample)]; }
     const real* projected(std::size_t piece, std::size_t sample) const {
@@ -166,7 +179,7 @@ struct Solve {
     double share(std::size_t segment, std::size_t sample, double tau) const {
         if (!given.share) return 0;
         const std::size_t i = at(segment, sample);
-        return given.share[i] + std::fmin(std::fmax(tau, 0.0), given.lengths[i]) * given.share_rate[i];
+        return given.share[i] + __builtin_fmin(__builtin_fmax(tau, 0.0), given.lengths[i]) * given.share_rate[i];
     }
     // What each of the rows of a piece counts for at a time; and in the derivative by the time.
     Shares shares(std::size_t segment, std::size_t sample, double tau) const {
@@ -214,7 +227,7 @@ struct Solve {
         if (!given.speed_terms) return 1;
         const std::size_t i = at(segment, sample);
         const double* terms = given.speeds + i * given.speed_terms;
-        const double through = std::fmin(std::fmax(tau / given.lengths[i], 0.0), 1.0);
+        const double through = __builtin_fmin(__builtin_fmax(tau / given.lengths[i], 0.0), 1.0);
         double last = 0, before = 0;  // Clenshaw's sum
         for (std::size_t d = given.speed_terms; d-- > 1;) {
             const double next = terms[d] + 2 * (2 * through - 1) * last - before;
@@ -227,7 +240,7 @@ struct Solve {
     real acceleration(std::size_t segment, std::size_t sample, double tau) const {
         const std::size_t i = at(segment, sample);
         const double* terms = given.speeds + i * given.speed_terms;
-        const double z = 2 * std::fmin(std::fmax(tau / given.lengths[i], 0.0), 1.0) - 1;
+        const double z = 2 * __builtin_fmin(__builtin_fmax(tau / given.lengths[i], 0.0), 1.0) - 1;
         double total = 0, last = 1, before = 0;
         for (std::size_t d = 1; d < given.speed_terms; ++d) {
             total += terms[d] * double(d) * last;
@@ -241,8 +254,8 @@ struct Solve {
     template <class States, class Values> double size(States state, Values value) const {
         double largest = 0;
         for (std::size_t i = 0; i < model.width; ++i) {
-            const double q = std::fabs(double(value(i))) / (given.atol[i] + given.rtol * std::fabs(double(state(i))));
-            if (!(q <= largest)) largest = std::isnan(q) || std::isnan(largest) ? NAN : q;
+            const double q = __builtin_fabs(double(value(i))) / (given.atol[i] + given.rtol * __builtin_fabs(double(state(i))));
+            if (!(q <= largest)) largest = __builtin_isnan(q) || __builtin_isnan(largest) ? __builtin_nan("") : q;
         }
         return ERROR_MARGIN * largest;
     }
@@ -272,7 +285,7 @@ struct TakenStep {
 // Round after round of the samples in their slots, the next sample in as soon as a slot is free. True once none is left, false
 // at the deadline.
 template <typename Slots, typename Begin, typename Round>
-bool by_slots(const Slots& slots, std::size_t& next, std::size_t end, Clock::time_point deadline, Begin begin, Round round) {
+bool by_slots(const Slots& slots, std::size_t& next, std::size_t end, double deadline, Begin begin, Round round) {
     std::vector<std::size_t> on;
     do {
         on.clear();
@@ -282,7 +295,7 @@ bool by_slots(const Slots& slots, std::size_t& next, std::size_t end, Clock::tim
         }
         if (on.empty()) return true;
         round(on);
-    } while (Clock::now() < deadline);
+    } while (now() < deadline);
     return false;
 }
 

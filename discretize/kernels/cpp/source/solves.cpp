@@ -25,7 +25,7 @@ class SolverState {
         : solve(solve), n(solve.model), slots(solve.slots), stages(solve, slots), next(first), end(end) {}
 
     // True once all samples are where they should be, false at the deadline.
-    bool run(Clock::time_point deadline) {
+    bool run(double deadline) {
         stages.begin();
         const bool done = by_slots(
             slots, next, end, deadline, [this](std::size_t s, std::size_t sample) { begin(s, sample); },
@@ -64,8 +64,8 @@ class SolverState {
     void ahead(std::size_t s) {
         Slot& slot = slots[s];
         while (slot.segment < solve.given.segments && solve.length(slot.segment, slot.sample) <= 0)
-            solve.write(++slot.segment, slot.sample, stages.state(s)), ++solve.landed;
-        if (slot.segment < solve.given.segments && slot.segment <= solve.last_segment) return;
+            solve.write(++slot.segment, slot.sample, stages.state(s)), solve.land();
+        if (slot.segment < solve.given.segments && !solve.beyond_last(slot.segment)) return;
         leave(slot);
         solve.samples[slot.sample].said.step = slot.step;
     }
@@ -103,7 +103,7 @@ class SolverState {
             const double length = solve.length(slot.segment, slot.sample), near = 1e-3 * length;
             const double far = solve.size(state(s), state(s)), fast = solve.size(state(s), slope(0, s));
             double guess = far > 1e-5 && fast * length > 1e-5 ? 0.01 * far / fast : near;
-            slot.dt = std::isfinite(guess) && guess > 0 ? guess : near;
+            slot.dt = __builtin_isfinite(guess) && guess > 0 ? guess : near;
         }
         stages.slopes_after_euler(on);
         for (std::size_t s : on) {
@@ -111,9 +111,9 @@ class SolverState {
             const double guess = slot.dt, fast = solve.size(state(s), slope(0, s)), length = solve.length(slot.segment, slot.sample);
             const auto change = [&](std::size_t i) { return stages.slope_at(1, s, i) - stages.slope_at(0, s, i); };
             const double bend = solve.size(state(s), change) / guess;
-            const double steepest = std::fmax(fast, bend * length) * length;
-            const double by_error = steepest > 1e-15 ? std::pow(0.01 / steepest, 1 / solve.method.order) * length : guess;
-            slot.step = std::fmax(by_error > 0 ? std::fmin(100 * guess, by_error) : guess, solve.given.min_step);
+            const double steepest = __builtin_fmax(fast, bend * length) * length;
+            const double by_error = steepest > 1e-15 ? __builtin_pow(0.01 / steepest, 1 / solve.method.order) * length : guess;
+            slot.step = __builtin_fmax(by_error > 0 ? __builtin_fmin(100 * guess, by_error) : guess, solve.given.min_step);
             slot.begun = true;
         }
     }
@@ -145,14 +145,13 @@ class SolverState {
                 stages.estimate(s, sample.error.data());
             }
             leave(slot);
-            std::size_t last = solve.last_segment;
-            while (slot.segment < last && !solve.last_segment.compare_exchange_weak(last, slot.segment)) {}
+            solve.end_with(slot.segment);
             return false;
         }
         const double remaining = length - slot.tau;
         // To the landing, if they were equal.
-        slot.steps = std::fmax(std::ceil(remaining / slot.step * (1 - 1e-3)), 1.0);
-        slot.steps = std::fmax(slot.steps, std::ceil(remaining / solve.given.max_step * (1 - 1e-12)));
+        slot.steps = __builtin_fmax(__builtin_ceil(remaining / slot.step * (1 - 1e-3)), 1.0);
+        slot.steps = __builtin_fmax(slot.steps, __builtin_ceil(remaining / solve.given.max_step * (1 - 1e-12)));
         slot.dt = remaining / slot.steps;
         return true;
     }
@@ -163,13 +162,13 @@ class SolverState {
         Sample& sample = solve.samples[slot.sample];
         const double length = solve.length(slot.segment, slot.sample);
         double q = stages.error_of(s);
-        if (std::isnan(q)) q = INFINITY;
-        const bool finite = std::isfinite(q), accepted = q <= 1 || (finite && slot.dt <= solve.given.min_step);
-        double factor = std::fmin(std::fmax(SAFETY * stages.factor(s, q), SHRINK), GROW);
-        if (slot.held_back && accepted) factor = std::fmin(factor, 1.0);
+        if (__builtin_isnan(q)) q = __builtin_inf();
+        const bool finite = __builtin_isfinite(q), accepted = q <= 1 || (finite && slot.dt <= solve.given.min_step);
+        double factor = __builtin_fmin(__builtin_fmax(SAFETY * stages.factor(s, q), SHRINK), GROW);
+        if (slot.held_back && accepted) factor = __builtin_fmin(factor, 1.0);
         // A step cut short by landing says little when its error is nothing; the one proposed before it still holds.
-        double proposed = finite ? std::fmax(slot.dt * factor, solve.given.min_step) : slot.dt * factor;
-        if (accepted && factor >= GROW) proposed = std::fmax(proposed, slot.step);
+        double proposed = finite ? __builtin_fmax(slot.dt * factor, solve.given.min_step) : slot.dt * factor;
+        if (accepted && factor >= GROW) proposed = __builtin_fmax(proposed, slot.step);
         slot.step = proposed;
         slot.held_back = !accepted;
         if (!accepted) {
@@ -189,7 +188,7 @@ class SolverState {
         slot.tau = slot.steps == 1 ? length : slot.tau + slot.dt;
         if (slot.tau < length) return;
         solve.write(++slot.segment, slot.sample, stages.state(s));
-        ++solve.landed;
+        solve.land();
         slot.tau = 0;
         slot.tried = 0;
         slot.held_back = slot.known = false;
@@ -219,7 +218,7 @@ class Return {
         : solve(solve), steps_back(solve, of_projected), n(solve.model), of_hs(of_hs), of_h0(of_h0), next(first), end(end),
           of_h(solve.slots, n.state), starts(solve.slots, n.state), given(n.state), slots(solve.slots) {}
 
-    bool run(Clock::time_point deadline) {
+    bool run(double deadline) {
         return by_slots(
             slots, next, end, deadline, [this](std::size_t s, std::size_t sample) { begin(s, sample); },
             [this](std::vector<std::size_t>& on) { round(on); });
@@ -291,7 +290,7 @@ struct Task {
 // Work on groups of samples.
 template <class Group> class Running : public Task {
   public:
-    std::vector<std::unique_ptr<Group>> groups;
+    std::vector<Owned<Group>> groups;
     std::vector<char> done;
 
     template <class Make> Running(const Solve& solve, std::size_t share, Make make) : threads(solve.given.threads) {
@@ -301,9 +300,9 @@ template <class Group> class Running : public Task {
     }
 
     int run(double seconds) override {
-        const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+        const double deadline = now() + seconds;
         const bool enough = in_parallel(groups.size(), threads, [&](std::size_t i) {
-            if (!done[i] && Clock::now() < deadline) done[i] = groups[i]->run(deadline);
+            if (!done[i] && now() < deadline) done[i] = groups[i]->run(deadline);
         });
         if (!enough) return 2;
         for (char each : done)
@@ -323,7 +322,7 @@ std::size_t shared_out(std::size_t samples, std::size_t groups) { return SLOTS *
 struct Forwards : Solve, Running<SolverState> {
     explicit Forwards(const CtrnnProblem& p)
         : Solve(p), Running(*this, shared_out(p.batch, p.threads * GROUPS), [this](std::size_t first, std::size_t end) {
-              return std::make_unique<SolverState>(*this, first, end);
+              return new SolverState(*this, first, end);
           }) {}
 
     int run(double seconds) override {
@@ -337,7 +336,7 @@ struct Backwards : Running<Return> {
     Backwards(const Solve& solve, const real* of_hs, real* of_projected, real* of_h0)
         : Running(solve, shared_out(solve.given.batch, MOST_GROUPS),
                   [&](std::size_t first, std::size_t end) {
-                      return std::make_unique<Return>(solve, of_hs, of_projected, of_h0, first, end);
+                      return new Return(solve, of_hs, of_projected, of_h0, first, end);
                   }) {}
 };
 
@@ -373,7 +372,7 @@ EXPORTED void ctrnn_close(Task* task) { delete task; }
 // How much of a solve is done, from 0 to 1.
 EXPORTED double ctrnn_solve_progress(const Task* task) {
     const Solve& solve = solve_of(task);
-    return double(solve.landed) / (double(solve.given.segments) * double(solve.given.batch));
+    return double(__atomic_load_n(&solve.landed, __ATOMIC_RELAXED)) / (double(solve.given.segments) * double(solve.given.batch));
 }
 
 // Of all samples.

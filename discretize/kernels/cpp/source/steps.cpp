@@ -4,8 +4,6 @@
 // weights are sums over samples and steps, summed for every group of samples over a few steps at a time, and over the groups at
 // the end: groups are made by the size of the batch alone, so the sums have the same bits with any number of threads.
 
-#include <memory>
-
 #include "driver.h"
 #include "parallel.h"
 
@@ -161,11 +159,11 @@ void backwards(const Run& run, const real* kept, const CtrnnGradients& to, Backw
 
 // The runs of all networks, their weights laid out.
 struct Networks {
-    std::vector<std::unique_ptr<Run>> runs;
+    std::vector<Owned<Run>> runs;
     bool enough;
 
     Networks(const CtrnnSequence* p, std::size_t networks, bool back) : runs(networks) {
-        enough = in_parallel(networks, p->threads, [&](std::size_t k) { runs[k] = std::make_unique<Run>(p[k], back); });
+        enough = in_parallel(networks, p->threads, [&](std::size_t k) { runs[k] = new Run(p[k], back); });
     }
     const Run& operator[](std::size_t k) const { return *runs[k]; }
     std::size_t kept() const { return runs[0]->steps * runs[0]->given.batch * runs[0]->kept; }  // of one network

@@ -1,8 +1,6 @@
 // An explicit pair, and weighted sums of slopes.
 #pragma once
 
-#include <cmath>
-
 #include "simd.h"
 
 // sum over j of weight_j k_j, for the weights that are not 0

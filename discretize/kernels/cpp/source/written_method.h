@@ -1,8 +1,6 @@
 // A method whose attempt is a program, as a driver reads it.
 #pragma once
 
-#include <cmath>
-
 #include "attempt.h"
 #if IMPLICIT
 #include "derivatives.h"

@@ -8,7 +8,7 @@
 struct Model {
     const std::size_t width, columns, state;
     Shared shared;
-    const std::unique_ptr<Shared> by_state, by_input;
+    const Owned<Shared> by_state, by_input;
     const std::size_t kept;
 
     explicit Model(const CtrnnModel& given)
@@ -16,8 +16,8 @@ struct Model {
           by_state(shared_of(given.by_state)), by_input(shared_of(given.by_input)), kept(shared.total) {}
 
   private:
-    static std::unique_ptr<Shared> shared_of(const CtrnnProgram* given) {
-        return given ? std::make_unique<Shared>(*given, 0) : nullptr;
+    static Owned<Shared> shared_of(const CtrnnProgram* given) {
+        return given ? new Shared(*given, 0) : nullptr;
     }
 };
 
@@ -42,7 +42,7 @@ class Evaluator {
   private:
     const std::size_t columns, together;
     std::vector<real> dt;  // nobody's
-    std::unique_ptr<Forward> step_of;
+    Owned<Forward> step_of;
 };
 
 class Pullback {
@@ -75,5 +75,5 @@ class Pullback {
   private:
     Rows of_x;
     std::vector<real> dt;
-    std::unique_ptr<Backward> step_of;
+    Owned<Backward> step_of;
 };
