@@ -364,4 +364,6 @@ class _SegmentSolve:
 
     def _failure(self, row: int, tau: float, step: float, too_many: str | None) -> Failure:
         sample = None if self.shared else row
-        return diagnosis(self.control, self.slope, self.h, self.last, sample, tau, step, too_many)
+        # A step that was taken says nothing of what is wrong; and the one that is kept may be of another sample.
+        last = self.last if self._mine(self.held_back)[row] else None
+        return diagnosis(self.control, self.slope, self.h, last, sample, tau, step, too_many)

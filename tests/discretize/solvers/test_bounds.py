@@ -88,6 +88,22 @@ def test_the_bound_on_the_number_of_steps_is_for_each_segment(fused):
     assert "for each segment" in caught.value.hint
 
 
+@pytest.mark.kernels
+@pytest.mark.parametrize("fused", ["always", False])
+def test_too_few_steps_name_the_unit_of_the_last_step_and_not_of_one_before(fused):
+    """The first step is too long for unit 0, which is at rest soon; the last ones were taken, and unit 1 is the largest."""
+
+    def f(x, h):
+        return torch.tensor([-20.0, 0.0]) * h
+
+    h0 = torch.tensor([[1.0, 5.0], [0.0, 1.0]])
+    with torch.no_grad(), pytest.raises(SolverError, match="8 steps were not enough") as caught:
+        integrate(
+            Field(f, 2), still(), h0, torch.tensor([0.0, 3.0]), max_num_steps=8, first_step=0.5, rtol=1e-3, atol=1e-3, fused=fused
+        )
+    assert (caught.value.sample, caught.value.unit) == (0, 1)
+
+
 @pytest.mark.parametrize(
     "settings", [{"method": "rk4", "first_step": 0.1}, {"first_step": 0.0}, {"first_step": 0.2, "max_step": 0.1}]
 )
