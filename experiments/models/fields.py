@@ -11,6 +11,7 @@ r"""Builds fields by name, as the experiments train them, and initializes them.
 
     standard    weights as torch draws them; for the LSTM forget biases of 1, the paper's baseline
     chrono      gate biases for times T uniform on [t_min, t_max]; for leaky alpha = 1/T        sec. 2, eq. (16)
+    slow-decay  the same for times of a law of slow decay, which expects no time                footnote 7, corrected
     constant    gate biases for the rate alpha, that at which leaky starts without chrono       Ohno and Kumagai 2021, sec. VI
     and recurrent weights normal, with standard deviation recurrent_gain/sqrt(hidden), if that is given
 
@@ -68,20 +69,21 @@ def check_rates(name: str, settings: FieldSettings) -> None:
 class FieldSettings(Checked):
     r"""Sets the size of a field and its initial weights.
 
-    Args:    hidden: units; init: "standard", "chrono" or "constant"; t_max, t_min: the times that chrono expects, in samples;
-             alpha: rate at which leaky starts without chrono, and gates with "constant"; exponent: r of the fields with a power
-             decay; exponents: "fixed", or where learning starts from it "learned", one r for all units, or "per-unit";
-             one_alpha: whether leaky has one alpha for all units; recurrent_gain: of normal recurrent weights, 0.1 in the
-             paper, None for those that the field is made with; nonlinearity: of plain, leaky and additive, None for theirs;
-             dale: the share of units that excite, the others inhibit, with recurrent weights balanced and of the spectral
-             radius recurrent_gain, or 1.5; noise: sigma of dh = field dt + sigma dW, for each unit of the state, per root of a
-             sample; it stays as it is.
+    Args:    hidden: units; init: "standard", "chrono", "slow-decay" or "constant"; t_max, t_min: the times that chrono expects,
+             in samples; t_max also the longest that slow-decay draws, None for that of `ctrnn.init.slow_decay_`; alpha: rate at
+             which leaky starts without chrono, and gates with "constant"; exponent: r of the fields with a power decay;
+             exponents: "fixed", or where learning starts from it "learned", one r for all units, or "per-unit"; one_alpha:
+             whether leaky has one alpha for all units; recurrent_gain: of normal recurrent weights, 0.1 in the paper, None for
+             those that the field is made with; nonlinearity: of plain, leaky and additive, None for theirs; dale: the share of
+             units that excite, the others inhibit, with recurrent weights balanced and of the spectral radius recurrent_gain,
+             or 1.5; noise: sigma of dh = field dt + sigma dW, for each unit of the state, per root of a sample; it stays as it
+             is.
     Raises:  ValueError for numbers that make no field.
     Source:  Tallec and Ollivier 2018, secs. 2 and 3; Ohno and Kumagai 2021, eq. (22) and sec. VI, for the last four.
     """
 
     hidden: Annotated[int, Bounds(most=MOST_UNITS)] = 64
-    init: Literal["standard", "chrono", "constant"] = "standard"
+    init: Literal["standard", "chrono", "slow-decay", "constant"] = "standard"
     t_max: float | None = None
     t_min: float = 2.0
     alpha: float = 0.1
@@ -118,6 +120,8 @@ class FieldSettings(Checked):
             raise ValueError(f"`noise` must be at least 0, and at most {MOST_NOISE:g}, got {self.noise:g}.")
         if self.init == "chrono" and self.t_max is None:
             raise ValueError("`init` is chrono, which needs `t_max`, the longest time to be remembered, in samples.")
+        if self.init == "slow-decay" and self.t_max is not None and self.t_max > ctrnn.init.MOST:
+            raise ValueError(f"`t_max` must be at most 2^53 for `init` slow-decay, whose times are whole, got {self.t_max:g}.")
 
 
 class _Weights(TypedDict):
@@ -267,7 +271,7 @@ def built_field(
         field = (build if name in OWN else _of_others(name, build))(input_size, settings, weights)
     except ValueError as error:
         raise UsageError(str(error)) from error
-    if name not in STARTED:
+    if name not in STARTED or settings.init == "slow-decay":
         _set_time_scales(name, field, settings, generator)
     if settings.dale is not None:
         _under_dales_law(name, field, settings, generator)
@@ -309,7 +313,10 @@ def _with_noise(name: str, field: ctrnn.VectorField, sigma: float) -> ctrnn.Vect
 
 def _set_time_scales(name: str, field: ctrnn.VectorField, settings: FieldSettings, generator: torch.Generator | None) -> None:
     try:
-        if settings.init == "chrono" and settings.t_max is not None:
+        if settings.init == "slow-decay":
+            longest = {} if settings.t_max is None else {"largest": settings.t_max}
+            ctrnn.init.slow_decay_(field, generator=generator, **longest)
+        elif settings.init == "chrono" and settings.t_max is not None:
             ctrnn.init.chrono_(field, settings.t_max, t_min=settings.t_min, generator=generator)
         elif settings.init == "constant":
             ctrnn.init.initial_rate_(field, settings.alpha)

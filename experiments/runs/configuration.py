@@ -152,7 +152,8 @@ DEFAULT_FIELD, DEFAULT_INTEGRATOR, DEFAULT_TRAINING = FieldSettings(), Integrato
 
 # Settings that some runs alone read: whose they are, and whether a run is among these.
 READ_BY: list[tuple[tuple[str, ...], str, Callable[[Configuration], bool]]] = [
-    (("t_max", "t_min"), "init=chrono", lambda run: run.field_settings.init == "chrono"),
+    (("t_max",), "init=chrono, or slow-decay", lambda run: run.field_settings.init in ("chrono", "slow-decay")),
+    (("t_min",), "init=chrono", lambda run: run.field_settings.init == "chrono"),
     (
         ("alpha",),
         "leaky fields that do not start by chrono, and init=constant",

@@ -283,10 +283,24 @@ def test_chrono_of_the_lstm_is_equation_16():
     assert bool((f <= math.log(39) + 1e-5).all())
 
 
+@pytest.mark.parametrize("name", ["leaky", "leaky-power", "gated", "gru", "lstm", "gated-softplus"])
+def test_slow_decay_draws_whole_times_by_footnote_7(name):
+    """P(T = 2)/P(T = 3) is 3 log(4)^2/(2 log(3)^2); T = 2 alone where 2 is the longest."""
+    settings = FieldSettings(hidden=4000, init="slow-decay")
+    times = ctrnn.timescales(built_field(name, 1, settings, generator(0))).detach()[-4000:].double()
+    if len(times.unique()) > 1:  # leaky-power has one alpha for all
+        counts = [int(((times - k).abs() < 1e-3).sum()) for k in (2, 3)]
+        odds = 3 * math.log(4) ** 2 / (2 * math.log(3) ** 2)
+        assert abs(counts[0] / counts[1] / odds - 1) < 5 * math.sqrt(1 / counts[0] + 1 / counts[1])
+    two = ctrnn.timescales(built_field(name, 1, FieldSettings(hidden=4, init="slow-decay", t_max=2.0), generator(0)))[-4:]
+    assert_close(two.detach(), torch.full_like(two, 2.0))
+
+
+@pytest.mark.parametrize("init", [{"init": "chrono", "t_max": 9.0}, {"init": "slow-decay"}])
 @pytest.mark.parametrize("name", TIMELESS)
-def test_a_field_without_time_scales_has_no_chrono(name):
+def test_a_field_without_time_scales_starts_by_no_times(name, init):
     with pytest.raises(UsageError, match=f"the field {name} has no time scale"):
-        configuration("recall", name, "euler", init="chrono", t_max=9.0).untrained_model()
+        configuration("recall", name, "euler", **init).untrained_model()
 
 
 @pytest.mark.parametrize(("exponents", "shape"), [("learned", ()), ("per-unit", (7,))])
