@@ -24,6 +24,7 @@ OWN = {
     "tallec-fig4": "experiments.studies.claims.tallec.fig4:TallecFigure4",
     "tallec-fig6": "experiments.studies.claims.tallec.fig6:TallecFigure6",
     "tallec-fig7": "experiments.studies.claims.tallec.fig7:TallecFigure7",
+    "unknown-times": "experiments.studies.claims.tallec.unknown_times:UnknownTimes",
     "stop-and-go": "experiments.studies.claims.stop_and_go:StopAndGoStudy",
     "learned-clocks": "experiments.studies.claims.learned_clocks:LearnedClocks",
     "warped-memory": "experiments.studies.claims.warped_memory:WarpedMemory",

@@ -59,7 +59,8 @@ def in_epochs(batches: int, epochs: int) -> dict[str, Any]:
 
 
 def started(start: str, longest: float) -> dict[str, Any]:
-    """Return settings of gates that start as usual, or by chrono initialization with time scales up to the longest."""
+    """Return settings of gates that start as usual, by chrono initialization with time scales up to the longest, or by
+    slow-decay, which is told none."""
     return {"init": start, "t_max": longest if start == "chrono" else None}
 
 

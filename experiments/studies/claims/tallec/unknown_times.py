@@ -1,0 +1,162 @@
+r"""Tests footnote 7 of Tallec and Ollivier 2018: how soon an LSTM learns to add that is not told how far apart the numbers are.
+
+slow-decay   P(k) ~ 1/(k log(k + 1)^2)     whatever T is
+chrono       uniform on 2 .. T             told the task's T                   too long   told 10 T
+standard     b_f = 1                       a time of 4 samples
+
+speed        log2 of the steps until a mean squared error; each start by its own learning rate, which other seeds have chosen
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from discretize import SequenceModel
+from experiments.reports.spreads import NotEnoughError, difference, spread
+from experiments.runs.configuration import Configuration, shared_configuration
+from experiments.studies.claims.tallec.fig4 import ERRORS
+from experiments.studies.claims.training import learning_curve, started, steps_in_words, steps_to, thinned
+from experiments.studies.results import Results, best_settings, groups, once
+from experiments.studies.specs import Bands, Table, first, in_order, run_count
+from experiments.studies.study import Point, Row, Run, Sizes, Study, grid, words_beside
+from experiments.studies.verdicts import ClaimPart, ClaimVerdict, Compared, EveryComparison, need_intervals
+
+__all__ = ["UnknownTimes"]
+
+STARTS = {"slow-decay": "slow decay", "chrono": "chrono told T", "too-long": "chrono told 10 T", "standard": "standard"}
+TOO_LONG = 10
+CHOOSING = 100  # the first of the seeds by which rates are chosen
+COUNTS = 1.0  # log2 of steps: twice as soon
+
+
+@once
+def judged(results: Results) -> pd.DataFrame:
+    """Select the rows of the seeds that judge, by the rate at which other seeds had the least mean error over a training."""
+    rows = results.rows
+    if rows.empty:
+        return rows
+    best = best_settings(rows[rows["seed"] >= CHOOSING], ["T", "start"], ["rate"], "loss")
+    return rows[rows["seed"] < CHOOSING].merge(best[["T", "start", "rate"]].drop_duplicates())
+
+
+def reached(chrono: pd.DataFrame) -> float | None:
+    """Return the smallest of the errors that every one of these runs reaches; None if there is none."""
+    return next((error for error in ERRORS if not steps_to(chrono, error)["late"].any()), None)
+
+
+def speeds(rows: pd.DataFrame, error: float) -> pd.Series:
+    """Compute the binary logarithm of each run's steps to an error."""
+    return np.log2(steps_to(rows, error)["steps"])
+
+
+def _steps(rows: pd.DataFrame, error: float) -> str:
+    return steps_in_words(steps_to(rows, error))
+
+
+class UnknownTimes(Study):
+    """Trains LSTMs on the adding task, their times drawn by a law that knows no T, by chrono told the right one and another."""
+
+    name = "unknown-times"
+    question, claim, source, prior_work, *resolutions = words_beside(__file__)
+    minutes: ClassVar = {"smoke": 0.3, "small": 10, "paper": 20_000}
+    sizes: ClassVar = {
+        "smoke": Sizes(hidden=8, steps={12: 40}, every=10, held_out=100, rates=[1e-2], seeds=1, choosing=1),
+        "small": Sizes(hidden=32, steps={100: 2000}, every=50, held_out=250, rates=[2e-3, 6e-3, 2e-2], seeds=3, choosing=1),
+        "paper": Sizes(
+            hidden=128, steps={200: 20_000, 750: 20_000}, every=100, held_out=1000, rates=[1e-3, 3e-3, 1e-2], seeds=5, choosing=2
+        ),
+    }
+    tables = (
+        Table(
+            "By the rate that other seeds chose: steps until an error on held-out sequences, mean (least–largest) over runs, and "
+            "the error at the end. A run that did not get there counts with the steps that it was given.",
+            by={"T": "T", "start": "start"},
+            columns={
+                "rate": first("rate"),
+                **{f"steps to {error}": partial(_steps, error=error) for error in ERRORS},
+                "error at the end": lambda rows: spread(rows.groupby("key")["loss"].last()),
+                "runs": run_count,
+            },
+            data=judged,
+            sort=in_order(None, STARTS),
+            words=STARTS,
+        ),
+        Table(
+            "All rates and seeds: the error at the end, mean (least–largest) over runs.",
+            by={"T": "T", "start": "start", "rate": "rate"},
+            columns={"error at the end": "loss", "runs": len},
+            sort=in_order(None, STARTS, None),
+            words=STARTS,
+        ),
+    )
+    figures: ClassVar = {
+        "curves": Bands(
+            "Mean squared error on held-out sequences while learning, by the rate that other seeds chose: the mean over runs, a "
+            "band from least to largest, and the error of saying 1 always.",
+            x="step",
+            y="loss",
+            panels=("T", "T = {}"),
+            lines=("start", STARTS),
+            data=lambda results: thinned(judged(results), ["T", "start"]),
+            x_label="steps",
+            y_label="mean squared error",
+            y_limits=(0.0, 0.2),
+            levels={"without memory": 1 / 6},
+        )
+    }
+
+    def points(self, sizes: Sizes) -> list[Point]:
+        seeds = [*range(CHOOSING, CHOOSING + sizes.choosing), *range(sizes.seeds)]
+        return grid(seed=seeds, T=sizes.steps, start=STARTS, rate=sizes.rates)
+
+    def configuration(self, point: Point, sizes: Sizes) -> Configuration:
+        T, start = point["T"], point["start"]
+        told = started("chrono", TOO_LONG * T) if start == "too-long" else started(start, T)
+        training = {"steps": sizes.steps[T], "batch": 50, "evaluate_every": sizes.every, "evaluation": sizes.held_out}
+        model = {"field": "lstm", "integrator": "euler", "hidden": sizes.hidden, **told}
+        return shared_configuration(task="adding", T=T, **model, **training, rate=point["rate"], seed=point["seed"], threads=1)
+
+    def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[Row]:
+        """Read the learning curve: what the evaluations found on the way."""
+        return learning_curve(folder)
+
+    def verdict(self, results: Results) -> ClaimVerdict:
+        found = groups(judged(results), ["T", "start"])
+        whole = sorted({T for T, _ in found if all((T, start) in found for start in STARTS)})
+        if not whole:
+            raise NotEnoughError("of no T every start has a rate that other seeds chose, and runs by it")
+        errors = {T: reached(found[T, "chrono"]) for T in whole}
+        parts = [
+            _part("told nothing, it learns to add as soon as chrono told T", found, errors, "chrono"),
+            _part("it learns sooner than from forget biases of 1", found, errors, "standard"),
+            _part("it learns sooner than chrono told ten times T", found, errors, "too-long"),
+        ]
+        need_intervals(parts)
+        numbers = {
+            f"steps, T = {T}, {STARTS[start]}": _steps(found[T, start], errors[T] or ERRORS[-1])
+            for T in whole
+            for start in STARTS
+        }
+        return ClaimVerdict(parts, numbers)
+
+
+def _part(claim: str, found: Mapping[tuple[int, str], pd.DataFrame], errors: Mapping[int, float | None], other: str) -> ClaimPart:
+    """Judge a claim at each T by how far slow decay is from another start, in log2 of steps."""
+    said, compared = list[str](), dict[str, Compared]()
+    for T, error in errors.items():
+        if error is None:
+            said.append(f"T = {T}, not every run of chrono told T comes to an error of {ERRORS[-1]}")
+            continue
+        ours, theirs = found[T, "slow-decay"], found[T, other]
+        steps = [_steps(rows, error) for rows in (ours, theirs)]
+        said.append(f"T = {T}, to an error of {error}: {STARTS['slow-decay']} {steps[0]} steps, {STARTS[other]} {steps[1]}")
+        apart = difference(speeds(ours, error), speeds(theirs, error))
+        close = other == "chrono"
+        compared[f"log2 of steps at T = {T}"] = Compared(apart, COUNTS if close else -COUNTS, absent=close, printed=False)
+    return ClaimPart(claim, EveryComparison(compared) if len(compared) == len(errors) else None, "; ".join(said))
