@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ctrnn.extras import needed_by
-from experiments.models.fields import FIELDS
+from experiments.models.fields import FIELDS, MODULES
 from experiments.models.integrators import EXACT, INTEGRATORS, integrator_name, step_settings
 from experiments.plugins import named_fields
 from experiments.runs.command import refuse_unread
@@ -243,7 +243,9 @@ def _several(value: Any) -> list[Any]:
 
 
 def _field_named(field: Any) -> str:
-    if isinstance(field, str):
-        FIELDS.check(field)
-        return field
-    return FIELDS.name_for(field)
+    if not isinstance(field, str):
+        return FIELDS.name_for(field)
+    FIELDS.check(field)
+    if field in MODULES:
+        raise UsageError(f"{field} is a module of torch, no equation that integrators could run; leave it out.")
+    return field

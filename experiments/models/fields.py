@@ -7,6 +7,7 @@ r"""Builds fields by name, as the experiments train them, and initializes them.
     lstm-blind-output: its output gate has no recurrent weights                                 no_output_recurrence.py
     leaky here has one learnable alpha = sigma(a) for each unit                                 Tallec and Ollivier 2018, eq. (5)
     leaky-power has one alpha = sigma(a) for all, and so has leaky with one_alpha=true          Ohno and Kumagai 2021, eq. (2)
+    lstm-batch-norm: no field, a module of torch                                                batch_norm_lstm.py
     gru-d ode-rnn gru-ode-bayes cfc: models that jump at their samples                          jumps.py
 
     standard    weights as torch draws them; for the LSTM forget biases of 1, the paper's baseline
@@ -38,6 +39,8 @@ __all__ = [
     "JUMPS",
     "JUMPS_BY_TIME",
     "LEAKY",
+    "MODULES",
+    "NO_FIELDS",
     "WITH_A_POWER",
     "FieldSettings",
     "built_field",
@@ -243,7 +246,9 @@ OWN: dict[str, Builder] = {
     "antisymmetric-gated": _named("antisymmetric", gated=True),
 }
 JUMPS = {"gru-d": "gru_d", "ode-rnn": "ode_rnn", "gru-ode-bayes": "gru_ode_bayes", "cfc": "cfc"}  # names in discretize
-FIELDS = Registry("field", "ctrnn.fields", OWN | {name: f"discretize:{made}" for name, made in JUMPS.items()})
+MODULES = {"lstm-batch-norm": "experiments.models.batch_norm_lstm:BatchNormModel"}  # of torch, of which none is an equation
+FIELDS = Registry("field", "ctrnn.fields", OWN | MODULES | {name: f"discretize:{made}" for name, made in JUMPS.items()})
+NO_FIELDS = (*MODULES, *JUMPS)
 JUMPS_BY_TIME = ("gru-d", "cfc")  # in which time alone moves the state from jump to jump
 LEAKY = ("leaky", "leaky-power", "leaky-power-autograd")
 WITH_A_POWER = ("leaky-power", "leaky-power-autograd", "gated-power", "gru-power", "lstm-power")
@@ -256,7 +261,7 @@ RADIUS = 1.5  # of recurrent weights under Dale's law
 def built_field(
     name: str, input_size: int, settings: FieldSettings, generator: torch.Generator | None = None
 ) -> ctrnn.VectorField:
-    r"""Build the field of that name, in float32, drawn from the generator; names of `JUMPS` are no fields.
+    r"""Build the field of that name, in float32, drawn from the generator; names of `NO_FIELDS` are none.
 
     Raises:  UsageError for a name that no field has, for chrono or constant where there is no time scale to set, for a
              recurrent_gain where there are no recurrent weights, and for numbers that the field refuses.

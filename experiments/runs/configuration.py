@@ -15,18 +15,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
-from experiments.models.fields import FIELDS, JUMPS, JUMPS_BY_TIME, LEAKY, WITH_A_POWER, FieldSettings, built_field, check_rates
+from experiments.models.fields import FIELDS, JUMPS, MODULES, FieldSettings, built_field, check_rates
 from experiments.models.integrators import (
-    EXACT,
     FOR_NOISE,
     INTEGRATORS,
     IntegratorSettings,
-    chooses_steps,
     integrator_name,
     sequence_module,
     step_settings,
 )
 from experiments.models.jumps import jump_module
+from experiments.runs.read_by import READ_BY
 from experiments.settings import Bounds, Checked, Count, assignments, setting_types, settings_from, words_of
 from experiments.tasks.registry import TASKS, task_named
 from experiments.usage import UsageError, check_word
@@ -150,41 +149,6 @@ DEFAULTS: dict[str, Any] = {setting.name: setting.default for kind in SHARED for
 DEFAULT_FIELD, DEFAULT_INTEGRATOR, DEFAULT_TRAINING = FieldSettings(), IntegratorSettings(), TrainingSettings()
 
 
-# Settings that some runs alone read: whose they are, and whether a run is among these.
-READ_BY: list[tuple[tuple[str, ...], str, Callable[[Configuration], bool]]] = [
-    (("t_max",), "init=chrono, or slow-decay", lambda run: run.field_settings.init in ("chrono", "slow-decay")),
-    (("t_min",), "init=chrono", lambda run: run.field_settings.init == "chrono"),
-    (
-        ("alpha",),
-        "leaky fields that do not start by chrono, and init=constant",
-        lambda run: run.field_settings.init == "constant" or (run.field in LEAKY and run.field_settings.init == "standard"),
-    ),
-    (("one_alpha",), "the field leaky", lambda run: run.field == "leaky"),
-    (("exponent",), "fields with a power decay", lambda run: run.field in WITH_A_POWER),
-    (
-        ("exponents",),
-        "fields with a power decay that can learn it",
-        lambda run: run.field in WITH_A_POWER and run.field != "leaky-power-autograd",
-    ),
-    (("recurrent_gain", "nonlinearity", "dale"), "fields, not for models that jump", lambda run: run.field not in JUMPS),
-    (("method", "rtol", "atol"), f"the integrator {EXACT}", lambda run: run.integrator == EXACT),
-    (
-        ("method", "rtol", "atol"),
-        "what has an equation to solve; of this one a single step is exact",
-        lambda run: run.field not in JUMPS_BY_TIME,
-    ),
-    (("rtol", "atol"), "methods that choose their steps", lambda run: chooses_steps(run.integrator_settings.method)),
-    (("substeps",), "step maps", lambda run: run.integrator != EXACT),
-    (("cap",), "the integrator capped-euler", lambda run: run.integrator == "capped-euler"),
-    (
-        ("hold",),
-        "fields, and for cfc; a state that jumps does so at the stamp",
-        lambda run: run.field not in JUMPS or run.field == "cfc",
-    ),
-    (("hold",), "tasks whose samples have stamps", lambda run: run.task.stamped),
-]
-
-
 @dataclass(frozen=True)
 class Configuration:
     r"""Says what is trained, on what, and how; two runs of the same one give the same weights, on the same machine.
@@ -252,11 +216,25 @@ class Configuration:
         from discretize import SequenceModel  # noqa: PLC0415
         from experiments.seeds import generator  # noqa: PLC0415
 
+        if self.field in MODULES:
+            return self._module()
         seed = self.training.seed
         given = self.field, self.task.input_size, self.field_settings, generator(seed, "field")
         field = jump_module(*given, self.task.masked) if self.field in JUMPS else built_field(*given)
         rnn = sequence_module(self.integrator, field, self.integrator_settings, self.task.open_interval)
         return SequenceModel(rnn, self.task.output_size, generator(seed, "read-out"))
+
+    def _module(self) -> SequenceModel:
+        if self.integrator != "euler" or self.integrator_settings.substeps != 1:
+            raise UsageError(
+                f"{self.field} is a module of torch that takes a step a sample, no equation to integrate otherwise; take the "
+                "integrator euler, and no substeps."
+            )
+        if self.task.stamped:
+            raise UsageError(f"{self.field} reads no times, and the samples of {self.task_name} have stamps.")
+        make = FIELDS.named(self.field)
+        module: SequenceModel = make(self.task.input_size, self.task.output_size, self.field_settings, self.training.seed)
+        return module
 
     def without_effect(self) -> dict[str, str]:
         """Return a sentence for each setting that is not the default, and is not read, by its key."""

@@ -25,6 +25,7 @@ from ctrnn import timescales
 from discretize import DiscreteRNN, SequenceModel, StepWarning, breakdown, refine
 from discretize.errors import SolverError
 from experiments.files import read_json, write_files
+from experiments.models.fields import MODULES
 from experiments.reports.plots import BLUE, DASHES, GREEN, INK, MUTED, ORANGE, PURPLE, decades, legend, log_ticks, panels, style
 from experiments.reports.report import Section, page
 from experiments.runs.configuration import Configuration
@@ -249,7 +250,7 @@ def _stepped(
         largest = f"{largest:.2f}" if math.isfinite(largest) else "beyond all numbers"
     return Section.from_template(
         "runs/stepped.html.jinja", "stepped", figures, refined=verdict, noise=noise, largest=largest,
-        integrator=configuration.integrator,
+        integrator=configuration.integrator, module=configuration.field in MODULES,
         drawn=list(figures), passed=passings(rows), capped=_capped(configuration, rows, result), few=min(REFINED, batch.size),
     )  # fmt: skip
 

@@ -105,7 +105,7 @@ UNREAD = [
     ("gated", "euler", "init=slow-decay t_max=1e16", "`t_max` must be at most 2^53 for `init` slow-decay"),
     ("gated", "euler", "hold=backward", "`hold` = backward changes nothing here: it is for tasks whose samples have stamps."),
     ("ode-rnn", "euler", "hold=backward", "`hold` = backward changes nothing here: it is for fields, and for cfc"),
-    ("gru-d", "euler", "dale=0.8", "`dale` = 0.8 changes nothing here: it is for fields, not for models that jump."),
+    ("gru-d", "euler", "dale=0.8", "`dale` = 0.8 changes nothing here: it is for fields, not for models that jump, or modules"),
     ("cfc", "euler", "recurrent_gain=0.5", "`recurrent_gain` = 0.5 changes nothing here: it is for fields"),
     ("gru-d", "exact", "atol=0.1", "`atol` = 0.1 changes nothing here: it is for what has an equation to solve"),
     (
