@@ -9,7 +9,15 @@ from experiments.reports.spreads import NotEnoughError
 from experiments.studies.registry import study_named
 from experiments.studies.results import Results
 
-BITS = {("lstm", "standard"): 2.20, ("lstm", "chrono"): 2.17, ("rhn", "standard"): 2.3, ("rhn", "chrono"): 2.31}
+NORMALIZED = "lstm-batch-norm"
+BITS = {
+    (NORMALIZED, "standard"): 2.1,
+    (NORMALIZED, "chrono"): 2.05,
+    ("lstm", "standard"): 2.20,
+    ("lstm", "chrono"): 2.17,
+    ("rhn", "standard"): 2.3,
+    ("rhn", "chrono"): 2.31,
+}
 
 
 @pytest.fixture
@@ -34,10 +42,10 @@ def measured(bits, late=0.0):
 
 def test_the_runs_are_those_printed(study):
     runs = study.runs("paper")
-    assert len(runs) == 2 * 2 * 2
+    assert len(runs) == 2 * 3 * 2
     for one in runs:
         settings, training = one.configuration.field_settings, one.configuration.training
-        longest = {"lstm": 8, "rhn": 11}[one.configuration.field]
+        longest = {"lstm": 8, NORMALIZED: 8, "rhn": 11}[one.configuration.field]
         assert settings.t_max == (longest if settings.init == "chrono" else None)
         assert (settings.hidden, one.configuration.task.length) == (2000, 180)
         assert (training.optimizer, training.rate, training.clip, training.batch) == ("adam", 1e-3, 1.0, 128)
@@ -45,7 +53,7 @@ def test_the_runs_are_those_printed(study):
 
 def test_a_verdict_waits_for_every_model_and_two_seeds(study):
     records = records_of(study, "small", measured(BITS))
-    with pytest.raises(NotEnoughError, match="no run with RHN, standard; RHN, chrono"):
+    with pytest.raises(NotEnoughError, match=r"no run with normalized LSTM, standard; .*; RHN, standard; RHN, chrono is done"):
         study.verdict(Results([one for one in records if one["point"]["model"] == "lstm"]))
     with pytest.raises(NotEnoughError, match="two seeds"):
         study.verdict(Results([one for one in records if one["point"]["seed"] == 0]))
@@ -60,11 +68,13 @@ def test_the_page_shows_bits_of_characters(study):
 @pytest.mark.parametrize(
     ("changed", "late", "answers"),
     [
-        ({}, 0, ["yes", "yes", "yes"]),
-        ({}, -0.1, ["no", "yes", "yes"]),  # behind at the first evaluation
-        ({("lstm", "chrono"): 2.0}, 0, ["no", "yes", "yes"]),  # no small margin
-        ({("lstm", "chrono"): 2.1999}, 0, ["yes", "no", "yes"]),
-        ({("rhn", "chrono"): 2.45}, 0, ["yes", "yes", "no"]),
+        ({}, 0, ["yes"] * 5),
+        ({}, -0.1, ["no", "yes", "no", "yes", "yes"]),  # behind at the first evaluation
+        ({("lstm", "chrono"): 2.0}, 0, ["yes", "yes", "no", "yes", "yes"]),  # no small margin
+        ({("lstm", "chrono"): 2.1999}, 0, ["yes", "yes", "yes", "no", "yes"]),
+        ({(NORMALIZED, "chrono"): 1.9}, 0, ["no", "yes", "yes", "yes", "yes"]),
+        ({(NORMALIZED, "chrono"): 2.0999}, 0, ["yes", "no", "yes", "yes", "yes"]),
+        ({("rhn", "chrono"): 2.45}, 0, ["yes"] * 4 + ["no"]),
     ],
 )
 def test_each_part_is_answered_by_its_numbers(study, changed, late, answers):
