@@ -70,6 +70,7 @@ class TrainingSettings(Checked):
              that goes to all classes, in training; keep: the weights that are tested, "last" ones, or "best", those of the best
              evaluation; keep_by: the measure by which it is the best, the smallest "loss" or "mean_error", or the largest
              "accuracy", say; patience: evaluations in a row that are no better, after which training ends, None for all steps;
+             goal: what is measured by `keep_by` in the evaluation that ends training, or better, None for no such end;
              evaluate_every: steps between evaluations; evaluation: sequences in one, and in the test at the end;
              checkpoint_every: steps between checkpoints; batches: of a training set, None for fresh ones at every step;
              threads: of torch, None for 1 where models are small, and else as many as torch takes; frozen: names of parameters
@@ -93,6 +94,7 @@ class TrainingSettings(Checked):
     keep: Literal["last", "best"] = "last"
     keep_by: str = "loss"
     patience: Annotated[int | None, Bounds()] = None
+    goal: float | None = None
     evaluate_every: Count = 100
     evaluation: Count = 1000
     checkpoint_every: Count = 100
@@ -127,7 +129,8 @@ class TrainingSettings(Checked):
             raise ValueError(
                 f"`warmup` must be fewer than the {self.steps} steps of `schedule` {self.schedule}, got {self.warmup}."
             )
-        asked = {"keep": self.keep == "best", "schedule": self.schedule == "plateau", "patience": self.patience is not None}
+        asked = {"keep": self.keep == "best", "schedule": self.schedule == "plateau"}
+        asked |= {key: getattr(self, key) is not None for key in ("patience", "goal")}
         for key in [key for key, looks in asked.items() if looks and self.evaluate_every > self.steps]:
             raise ValueError(
                 f"`{key}` is {getattr(self, key)}, and there is no evaluation in {self.steps} steps: `evaluate_every` is "
@@ -276,14 +279,16 @@ class Configuration:
         return [key for key in ours if key in theirs and ours[key] != theirs[key]]
 
     def extends(self, other: Configuration) -> bool:
-        r"""Return whether this run goes on where the other one ends: the same one, with more steps or more patience.
+        r"""Return whether this run goes on where the other one ends: the same one, with more steps or patience, or no goal.
 
         Raises:  UsageError for a schedule in which every rate depends on the number of steps.
         """
         ours, theirs = self.training, other.training
-        if set(self.differences(other)) - {"steps", "patience"} or ours == theirs or ours.steps < theirs.steps:
+        if set(self.differences(other)) - {"steps", "patience", "goal"} or ours == theirs or ours.steps < theirs.steps:
             return False
         if ours.patience is not None and (theirs.patience is None or ours.patience < theirs.patience):
+            return False
+        if ours.goal not in (None, theirs.goal):
             return False
         if ours.steps != theirs.steps and ours.schedule in OF_THE_END:
             raise UsageError(

@@ -33,7 +33,7 @@ from experiments.runs.failures import advice, failures_explained, refuse_non_fin
 from experiments.runs.far_worse import far_worse
 from experiments.runs.folder import check_same_run, held_folder, read_configuration, read_result, refused_misfits
 from experiments.runs.logs import LoggedRecord, Logs, checked_logs, logged, send_rest
-from experiments.runs.loop import Evaluated, Loop, Progress
+from experiments.runs.loop import Evaluated, Loop, Progress, sign_of
 from experiments.runs.optimizers import factor, learned, optimizer, threads_for
 from experiments.runs.processes import ALONE, MeanGradients, Processes, device_for, joined
 from experiments.runs.rates import GDtSummary
@@ -220,10 +220,18 @@ class Training(Loop):
 
     @property
     def finished(self) -> bool:
-        """Return whether all steps are taken, or `patience` evaluations in a row were no better than the best before."""
+        """Return whether all steps are taken, or `patience` evaluations in a row were no better than the best before, or this one
+        came to the goal."""
         settings = self.settings
         since = self.step // settings.evaluate_every - int(self.best.get("step", 0)) // settings.evaluate_every
-        return self.step >= settings.steps or (settings.patience is not None and since >= settings.patience)
+        patient = settings.patience is None or since < settings.patience
+        return self.step >= settings.steps or not patient or self.at_goal
+
+    @property
+    def at_goal(self) -> bool:
+        """Return whether an evaluation was as good as the goal."""
+        goal, sign = self.settings.goal, sign_of(self.keep_by)
+        return goal is not None and self.keep_by in self.best and sign * self.best[self.keep_by] <= sign * goal
 
     def stopped(self, interrupted: bool) -> bool:
         return self.processes.any(interrupted)

@@ -304,6 +304,37 @@ def test_training_ends_when_evaluations_get_no_better_also_where_it_was_interrup
     assert train(configuration, tmp_path / "parts").already
 
 
+@pytest.mark.parametrize("goal", ["goal=0.1", "goal=0.5 keep_by=accuracy"])
+def test_training_ends_at_the_first_evaluation_that_comes_to_the_goal_also_where_it_was_interrupted(tmp_path, monkeypatch, goal):
+    monkeypatch.setattr(
+        Training, "evaluate", lambda run: {} if run.step % 2 else {"loss": 1 / run.step, "accuracy": run.step / 20}
+    )
+    configuration = small("steps=20", "evaluate_every=2", *goal.split())
+    assert train(configuration, tmp_path / "whole").steps == read_result(tmp_path / "whole")["steps"] == 10
+    for step in (3, 9):
+        with pytest.raises(KilledError):
+            train(configuration, tmp_path / "parts", progress=killed_at(step))
+    train(configuration, tmp_path / "parts")
+    assert_same_run(tmp_path / "whole", tmp_path / "parts")
+    assert train(configuration, tmp_path / "parts").already
+
+
+def test_a_run_that_came_to_its_goal_goes_on_to_a_further_one(tmp_path):
+    at_once = small("rate=0.01", "evaluate_every=2", "goal=100")
+    assert train(at_once, tmp_path / "run").steps == 2
+    further = replace(at_once, training=replace(at_once.training, goal=None))
+    train(further, tmp_path / "run")
+    train(further, tmp_path / "whole")
+    assert_same_run(tmp_path / "whole", tmp_path / "run")
+    with pytest.raises(UsageError, match=r"goal \("):
+        train(at_once, tmp_path / "run")
+
+
+def test_a_goal_needs_an_evaluation():
+    with pytest.raises(UsageError, match="there is no evaluation in 12 steps"):
+        small("goal=0.1", "evaluate_every=13")
+
+
 def test_a_measure_to_keep_by_is_one_of_the_tasks(tmp_path):
     with pytest.raises(UsageError, match="keep_by is 'auroc', and this task measures loss, accuracy"):
         train(small("keep_by=auroc"), tmp_path / "new")
