@@ -22,6 +22,7 @@ OWN = {
     "tallec-fig5": "experiments.studies.claims.tallec.fig5:TallecFigure5",
     "tallec-fig3": "experiments.studies.claims.tallec.fig3:TallecFigure3",
     "tallec-fig4": "experiments.studies.claims.tallec.fig4:TallecFigure4",
+    "chrono-rates": "experiments.studies.claims.tallec.chrono_rates:ChronoRates",
     "tallec-fig6": "experiments.studies.claims.tallec.fig6:TallecFigure6",
     "tallec-fig7": "experiments.studies.claims.tallec.fig7:TallecFigure7",
     "unknown-times": "experiments.studies.claims.tallec.unknown_times:UnknownTimes",

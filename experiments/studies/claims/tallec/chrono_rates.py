@@ -1,0 +1,236 @@
+r"""Asks whether figure 4 of Tallec and Ollivier 2018 is of its learning rate: each start has a rate of its own here.
+
+    choice     3 rates, 2 seeds           the rate with the fewest steps to the error, on average, of each start at each T
+    judged     that rate, 5 other seeds   lead = log2(steps of another start / steps of chrono), paired by seeds
+
+ctrnn study run chrono-rates --scale small --out DIR             choice
+python -m experiments.studies.claims.tallec.chrono_rates DIR     writes chrono_rates.csv, what was tried
+ctrnn study run chrono-rates --scale small --out DIR             judged
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import sys
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import ClassVar
+
+import pandas as pd
+
+from discretize import SequenceModel
+from experiments.reports.spreads import NotEnoughError, Spread, number, paired
+from experiments.runs.configuration import Configuration, shared_configuration
+from experiments.studies.claims.tallec.fig4 import ERRORS, SOLVED, SPEEDUP, STARTS
+from experiments.studies.claims.training import learning_curve, started, steps_in_words
+from experiments.studies.folder import records_in
+from experiments.studies.results import Results, groups, once, where
+from experiments.studies.specs import Bands, Table, across, in_order
+from experiments.studies.study import Point, Record, Row, Run, Sizes, Study, grid, words_beside
+from experiments.studies.verdicts import ClaimPart, ClaimVerdict, Compared
+
+__all__ = ["ChronoRates"]
+
+CHOICE, JUDGED = 100, 200  # the first seeds of each, of which none trained figure 4
+RATES = (1e-2, 3e-2, 1e-1)
+COUNTS = math.log2(SPEEDUP)  # doublings
+OWN = "each start at its own rate"
+TABLE = Path(__file__).with_suffix(".csv")
+
+
+@once
+def reached(results: Results) -> pd.DataFrame:
+    """Say of each run, for each error, at which step it was there, and whether the run is of the choice or at its own rate."""
+    rows = results.rows
+    if rows.empty:
+        return rows
+    return rows.assign(part=[CHOICE if seed < JUDGED else OWN for seed in rows["seed"]])
+
+
+def of_part(part: object, error: float | None = None) -> Callable[[Results], pd.DataFrame]:
+    """Select the runs of the choice or those at their own rates, at all errors or one."""
+
+    def rows(results: Results) -> pd.DataFrame:
+        return where(reached(results), part=part, **({} if error is None else {"error": error}))
+
+    return rows
+
+
+def shown(results: Results) -> pd.DataFrame:
+    """Select the steps to the error of the claim, a panel for each rate tried and one of each start at its own."""
+    rows = where(reached(results), error=SOLVED)
+    if rows.empty:
+        return rows
+    return rows.assign(panel=[part if part == OWN else rate for part, rate in zip(rows["part"], rows["rate"], strict=True)])
+
+
+class ChronoRates(Study):
+    """Trains LSTMs on the adding task from three starts, each at the learning rate at which it learns soonest."""
+
+    name = "chrono-rates"
+    question, claim, source, prior_work, *resolutions = words_beside(__file__)
+    minutes: ClassVar = {"smoke": 0.3, "small": 110, "paper": 1300}
+    sizes: ClassVar = {
+        "smoke": Sizes(hidden=8, steps={12: 40}, rates=(1e-2,), tried=40, every=10, held_out=100, choosing=1, seeds=1),
+        "small": Sizes(
+            hidden=64,
+            steps={200: 16_000, 100: 4800, 50: 4800, 150: 8000},
+            rates=RATES,
+            tried=5000,
+            every=50,
+            held_out=500,
+            choosing=2,
+            seeds=5,
+        ),
+        "paper": Sizes(
+            hidden=128,
+            steps={200: 20_000, 750: 20_000},
+            rates=RATES,
+            tried=10_000,
+            every=50,
+            held_out=1000,
+            choosing=2,
+            seeds=5,
+        ),
+    }
+    tables = (
+        Table(
+            "Each start at its own rate: steps until an error on held-out sequences, mean (least–largest) over seeds. A run that "
+            "did not get there counts with the steps that it was given.",
+            by={"T": "T", "start": "start", "rate": "rate"},
+            columns={**across("error", {f"steps to {error}": error for error in ERRORS}, steps_in_words), "runs": len},
+            data=of_part(OWN),
+            sort=in_order(None, STARTS, None),
+        ),
+        Table(
+            f"The choice: steps to {SOLVED} at each rate, of two other seeds.",
+            by={"T": "T", "start": "start"},
+            columns=across("rate", {f"rate {rate:g}": rate for rate in RATES}, steps_in_words),
+            data=of_part(CHOICE, SOLVED),
+            sort=in_order(None, STARTS),
+        ),
+    )
+    figures: ClassVar = {
+        "steps": Bands(
+            f"Steps until the error on held-out sequences is at most {SOLVED}: the mean over seeds, and a band from the least to "
+            "the largest. A run that did not get there counts with the steps that it was given.",
+            x="T",
+            y="steps",
+            panels=("panel", {OWN: OWN, **{rate: f"rate {rate:g}" for rate in RATES}}),
+            lines=("start", STARTS),
+            data=shown,
+            x_label="T",
+            y_label="steps",
+            y_log=True,
+        )
+    }
+
+    def points(self, sizes: Sizes) -> list[Point]:
+        longest, *others = sizes.steps
+        first, last = [longest, *others[:-1]], others[-1:]
+        return [*_staged(first, sizes), *_staged(last, sizes)]
+
+    def configuration(self, point: Point, sizes: Sizes) -> Configuration:
+        T, most = point["T"], sizes.tried if point["seed"] < JUDGED else math.inf
+        model = {"field": "lstm", "integrator": "euler", "hidden": sizes.hidden, "alpha": 2 / T, **started(point["start"], T)}
+        training = {"steps": min(sizes.steps[T], most), "batch": 50, "goal": SOLVED, "checkpoint_every": 500, "threads": 1}
+        looks = {"evaluate_every": sizes.every, "evaluation": sizes.held_out}
+        return shared_configuration(task="adding", T=T, **model, **training, **looks, lr=point["rate"], seed=point["seed"])
+
+    def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[Row]:
+        """Read off the learning curve when each error was first reached; one that was not is late, at the last step."""
+        curve = learning_curve(folder)
+        found = {error: [int(str(row["step"])) for row in curve if float(str(row["loss"])) <= error] for error in ERRORS}
+        last = int(str(curve[-1]["step"]))
+        return [{"error": error, "steps": min(steps, default=last), "late": not steps} for error, steps in found.items()]
+
+    def headline(self, record: Record) -> str:
+        solved = next(row for row in record["rows"] if row["error"] == SOLVED)
+        return f"{'more than ' if solved['late'] else ''}{solved['steps']} steps to {SOLVED}"
+
+    def verdict(self, results: Results) -> ClaimVerdict:
+        rows = where(reached(results), error=SOLVED)
+        own = where(rows, part=OWN)
+        Ts = sorted({T for (T, start), _ in groups(own, ["T", "start"]).items() if start != "chrono"}, reverse=True)
+        if not Ts or leads(own, Ts[0], "standard").empty:
+            raise NotEnoughError("no T has both a standard and a chrono run at rates of their own yet")
+        parts = [
+            *(_sooner(f"at T = {T}, each at its own rate, chrono is there twice as soon as standard", own, T) for T in Ts),
+            _sooner(f"at T = {Ts[0]}, it is there twice as soon as one large bias for all units", own, Ts[0], "constant"),
+        ]
+        numbers = {
+            f"steps, T = {T}, {start}, rate {rate:g}": steps_in_words(same)
+            for (T, start, rate), same in groups(own, ["T", "start", "rate"]).items()
+        }
+        return ClaimVerdict(parts, numbers)
+
+
+def _staged(Ts: list[int], sizes: Sizes) -> Iterator[Point]:
+    """Yield the points of the choice at these T, and those judged where the choice is made: seed by seed, all starts of each."""
+    for seed in range(CHOICE, CHOICE + sizes.choosing):
+        yield from ({**point, "seed": seed} for point in grid(T=Ts, start=reversed(STARTS), rate=sizes.rates))
+    for seed in range(JUDGED, JUDGED + sizes.seeds):
+        for point in grid(T=Ts, start=reversed(STARTS)):
+            if (rate := rate_of(sizes, point["T"], point["start"])) is not None:
+                yield {**point, "rate": rate, "seed": seed}
+
+
+@cache
+def _tried() -> dict[tuple[int, int, str], dict[float, float]]:
+    found: dict[tuple[int, int, str], dict[float, float]] = {}
+    with TABLE.open(newline="", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            found.setdefault((int(row["hidden"]), int(row["T"]), row["start"]), {})[float(row["rate"])] = float(row["steps"])
+    return found
+
+
+def rate_of(sizes: Sizes, T: int, start: str) -> float | None:
+    """Return the rate of the fewest steps, of equals the smallest; None as long as one of the rates is not tried."""
+    if len(sizes.rates) == 1:
+        return float(sizes.rates[0])
+    tried = _tried().get((sizes.hidden, T, start), {})
+    return min(sorted(tried), key=tried.__getitem__) if set(sizes.rates) <= set(tried) else None
+
+
+def leads(rows: pd.DataFrame, T: int, start: str) -> pd.Series:
+    """Compute by seeds how many doublings sooner than from a start it is there from chrono."""
+    other, chrono = (where(rows, T=T, start=name).set_index("seed")["steps"] for name in (start, "chrono"))
+    return (other / chrono).dropna().map(math.log2)
+
+
+def _sooner(claim: str, rows: pd.DataFrame, T: int, start: str = "standard") -> ClaimPart:
+    runs = {name: where(rows, T=T, start=name) for name in (start, "chrono")}
+    if any(same.empty for same in runs.values()):
+        return ClaimPart(claim, None, f"not run yet: T = {T}, {start}")
+    lead = paired(leads(rows, T, start))
+    late = {name: bool(same["late"].any()) for name, same in runs.items()}
+    steps = ", ".join(f"{name} {steps_in_words(same)} at {same['rate'].iloc[0]:g}" for name, same in runs.items())
+    evidence = f"{steps}; {'more than ' if late[start] else ''}{_times(lead)} in doublings"
+    judged = Compared(lead, COUNTS, printed=False)
+    if late["chrono"] or (late[start] and judged.answer == "no"):
+        return ClaimPart(claim, None, f"{evidence}: {judged}, but runs were not there")
+    return ClaimPart(claim, judged, evidence)
+
+
+def _times(lead: Spread) -> str:
+    return f"{number(2**lead.mean)} times"
+
+
+def main(folder: Path) -> None:
+    """Write what the choice found: the mean steps at each rate, of those tried by all of its seeds."""
+    asked, records = records_in(folder)
+    sizes = ChronoRates.sizes[asked["scale"]]
+    rows = of_part(CHOICE, SOLVED)(Results(records))
+    lines = [
+        [sizes.hidden, T, start, f"{rate:g}", f"{same['steps'].mean():g}", int(same["late"].sum())]
+        for (T, start, rate), same in groups(rows, ["T", "start", "rate"]).items()
+        if len(same) == sizes.choosing
+    ]
+    with TABLE.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file, lineterminator="\n").writerows([["hidden", "T", "start", "rate", "steps", "late"], *lines])
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
