@@ -2,10 +2,11 @@ r"""Asks whether figure 4 of Tallec and Ollivier 2018 is of its learning rate: e
 
     choice     3 rates, 2 seeds           the rate with the fewest steps to the error, on average, of each start at each T
     judged     that rate, 5 other seeds   lead = log2(steps of another start / steps of chrono), paired by seeds
+    printed    1e-3, the same seeds       the largest T, standard and chrono
 
 ctrnn study run chrono-rates --scale small --out DIR             choice
 python -m experiments.studies.claims.tallec.chrono_rates DIR     writes chrono_rates.csv, what was tried
-ctrnn study run chrono-rates --scale small --out DIR             judged
+ctrnn study run chrono-rates --scale small --out DIR             judged, and printed
 """
 
 from __future__ import annotations
@@ -21,32 +22,38 @@ from typing import ClassVar
 import pandas as pd
 
 from discretize import SequenceModel
-from experiments.reports.spreads import NotEnoughError, Spread, number, paired
+from experiments.reports.spreads import NotEnoughError, number, paired
 from experiments.runs.configuration import Configuration, shared_configuration
 from experiments.studies.claims.tallec.fig4 import ERRORS, SOLVED, SPEEDUP, STARTS
 from experiments.studies.claims.training import learning_curve, started, steps_in_words
 from experiments.studies.folder import records_in
 from experiments.studies.results import Results, groups, once, where
-from experiments.studies.specs import Bands, Table, across, in_order
+from experiments.studies.specs import Bands, Table, across, in_order, run_count
 from experiments.studies.study import Point, Record, Row, Run, Sizes, Study, grid, words_beside
 from experiments.studies.verdicts import ClaimPart, ClaimVerdict, Compared
 
 __all__ = ["ChronoRates"]
 
 CHOICE, JUDGED = 100, 200  # the first seeds of each, of which none trained figure 4
-RATES = (1e-2, 3e-2, 1e-1)
+RATES, PRINTED = (3e-3, 1e-2, 3e-2, 1e-1), 1e-3
 COUNTS = math.log2(SPEEDUP)  # doublings
-OWN = "each start at its own rate"
+SMALLER = 0.5  # doublings
+OWN = "own rate"
+LATE = "A run that did not get there counts with the steps that it was given."
 TABLE = Path(__file__).with_suffix(".csv")
 
 
 @once
 def reached(results: Results) -> pd.DataFrame:
-    """Say of each run, for each error, at which step it was there, and whether the run is of the choice or at its own rate."""
+    """Say of each run, for each error, at which step it was there, and of which part of the study it is."""
     rows = results.rows
     if rows.empty:
         return rows
-    return rows.assign(part=[CHOICE if seed < JUDGED else OWN for seed in rows["seed"]])
+    parts = [
+        CHOICE if seed < JUDGED else PRINTED if rate == PRINTED else OWN
+        for seed, rate in zip(rows["seed"], rows["rate"], strict=True)
+    ]
+    return rows.assign(part=parts)
 
 
 def of_part(part: object, error: float | None = None) -> Callable[[Results], pd.DataFrame]:
@@ -58,12 +65,10 @@ def of_part(part: object, error: float | None = None) -> Callable[[Results], pd.
     return rows
 
 
-def shown(results: Results) -> pd.DataFrame:
-    """Select the steps to the error of the claim, a panel for each rate tried and one of each start at its own."""
+def tried(results: Results) -> pd.DataFrame:
+    """Select the steps to the error of the claim at rates that are not a start's own by choice."""
     rows = where(reached(results), error=SOLVED)
-    if rows.empty:
-        return rows
-    return rows.assign(panel=[part if part == OWN else rate for part, rate in zip(rows["part"], rows["rate"], strict=True)])
+    return rows if rows.empty else rows[rows["part"] != OWN]
 
 
 class ChronoRates(Study):
@@ -97,11 +102,11 @@ class ChronoRates(Study):
     }
     tables = (
         Table(
-            "Each start at its own rate: steps until an error on held-out sequences, mean (least–largest) over seeds. A run that "
-            "did not get there counts with the steps that it was given.",
+            f"Each start at its own rate: steps until an error on held-out sequences, mean (least–largest) over seeds. {LATE}",
             by={"T": "T", "start": "start", "rate": "rate"},
-            columns={**across("error", {f"steps to {error}": error for error in ERRORS}, steps_in_words), "runs": len},
+            columns={**across("error", {f"steps to {error}": error for error in ERRORS}, steps_in_words), "runs": run_count},
             data=of_part(OWN),
+            words={rate: f"{rate:g}" for rate in RATES},
             sort=in_order(None, STARTS, None),
         ),
         Table(
@@ -111,26 +116,49 @@ class ChronoRates(Study):
             data=of_part(CHOICE, SOLVED),
             sort=in_order(None, STARTS),
         ),
+        Table(
+            f"At the printed rate, {PRINTED:g}, the seeds of the first table.",
+            by={"T": "T", "start": "start"},
+            columns={**across("error", {f"steps to {error}": error for error in ERRORS}, steps_in_words), "runs": run_count},
+            data=of_part(PRINTED),
+            sort=in_order(None, STARTS),
+        ),
     )
     figures: ClassVar = {
-        "steps": Bands(
-            f"Steps until the error on held-out sequences is at most {SOLVED}: the mean over seeds, and a band from the least to "
-            "the largest. A run that did not get there counts with the steps that it was given.",
+        "rates": Bands(
+            f"Steps until the error on held-out sequences is at most {SOLVED}, at each rate: the mean over the two seeds of the "
+            f"choice, at {PRINTED:g} over those that are compared, and a band from the least to the largest. {LATE}",
+            x="rate",
+            y="steps",
+            panels=("T", "T = {}"),
+            lines=("start", STARTS),
+            data=tried,
+            x_label="learning rate",
+            y_label="steps",
+            x_log=True,
+            y_log=True,
+        ),
+        "own": Bands(
+            f"Steps to {SOLVED}, each start at its own rate: the mean over five other seeds, and a band from the least to the "
+            f"largest. {LATE}",
             x="T",
             y="steps",
-            panels=("panel", {OWN: OWN, **{rate: f"rate {rate:g}" for rate in RATES}}),
             lines=("start", STARTS),
-            data=shown,
+            data=of_part(OWN, SOLVED),
             x_label="T",
             y_label="steps",
             y_log=True,
-        )
+        ),
     }
 
     def points(self, sizes: Sizes) -> list[Point]:
         longest, *others = sizes.steps
         first, last = [longest, *others[:-1]], others[-1:]
-        return [*_staged(first, sizes), *_staged(last, sizes)]
+        judged = range(JUDGED, JUDGED + sizes.seeds)
+        printed = [
+            {"T": longest, "start": start, "rate": PRINTED, "seed": seed} for seed in judged for start in ("chrono", "standard")
+        ]
+        return [*_staged(first, sizes), *_staged(last, sizes), *printed]
 
     def configuration(self, point: Point, sizes: Sizes) -> Configuration:
         T, most = point["T"], sizes.tried if point["seed"] < JUDGED else math.inf
@@ -159,6 +187,7 @@ class ChronoRates(Study):
         parts = [
             *(_sooner(f"at T = {T}, each at its own rate, chrono is there twice as soon as standard", own, T) for T in Ts),
             _sooner(f"at T = {Ts[0]}, it is there twice as soon as one large bias for all units", own, Ts[0], "constant"),
+            _smaller(own, where(rows, part=PRINTED), Ts[0]),
         ]
         numbers = {
             f"steps, T = {T}, {start}, rate {rate:g}": steps_in_words(same)
@@ -207,15 +236,25 @@ def _sooner(claim: str, rows: pd.DataFrame, T: int, start: str = "standard") -> 
     lead = paired(leads(rows, T, start))
     late = {name: bool(same["late"].any()) for name, same in runs.items()}
     steps = ", ".join(f"{name} {steps_in_words(same)} at {same['rate'].iloc[0]:g}" for name, same in runs.items())
-    evidence = f"{steps}; {'more than ' if late[start] else ''}{_times(lead)} in doublings"
+    evidence = f"{steps}; {'more than ' if late[start] else ''}{number(2**lead.mean)} times as soon, by leads in doublings"
     judged = Compared(lead, COUNTS, printed=False)
     if late["chrono"] or (late[start] and judged.answer == "no"):
         return ClaimPart(claim, None, f"{evidence}: {judged}, but runs were not there")
     return ClaimPart(claim, judged, evidence)
 
 
-def _times(lead: Spread) -> str:
-    return f"{number(2**lead.mean)} times"
+def _smaller(own: pd.DataFrame, printed: pd.DataFrame, T: int) -> ClaimPart:
+    claim = f"at T = {T}, the lead over standard is smaller than at {PRINTED:g}"
+    at_print, at_own = leads(printed, T, "standard"), leads(own, T, "standard")
+    change = (at_print - at_own).dropna()
+    if len(change) < 2:
+        return ClaimPart(claim, None, f"not run yet: two seeds at {PRINTED:g}")
+    late, judged = where(printed, late=True)["start"], Compared(paired(change), SMALLER, printed=False)
+    before, now = (number(2 ** lead.mean()) for lead in (at_print, at_own))
+    evidence = f"{'more than ' if len(late) else ''}{before} times as soon at {PRINTED:g}, {now} times at rates of their own"
+    if (late == "chrono").any() or where(own, T=T)["late"].any() or (len(late) and judged.answer == "no"):
+        return ClaimPart(claim, None, f"{evidence}: {judged}, but runs were not there")
+    return ClaimPart(claim, judged, evidence)
 
 
 def main(folder: Path) -> None:

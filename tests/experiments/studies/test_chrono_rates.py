@@ -1,0 +1,144 @@
+"""Chrono's lead with each start at a rate of its own: whose rate is chosen, and what counts as a lead."""
+
+import csv
+from typing import ClassVar
+
+import pytest
+from fake_studies import draws, records_of, tables_of
+
+from experiments.reports.spreads import NotEnoughError
+from experiments.studies.claims.tallec import chrono_rates
+from experiments.studies.claims.tallec.chrono_rates import CHOICE, JUDGED, ChronoRates, leads, main, rate_of, reached
+from experiments.studies.registry import study_named
+from experiments.studies.results import Results, where
+from experiments.studies.study import Sizes
+
+EVERY = {"every": 50, "held_out": 500, "choosing": 2, "seeds": 5}
+
+
+class OneRate(ChronoRates):
+    """With a single rate nothing is to be chosen."""
+
+    sizes: ClassVar = {"small": Sizes(hidden=64, steps={200: 16_000, 50: 4800}, rates=(1e-2,), tried=5000, **EVERY)}
+
+
+def records(steps, late=(), printed=(), printed_late=()):
+    """Records in which seed s takes some percent more than the steps of its T and start, those in `late` as many as given;
+    `printed`: steps at the printed rate, where they are others."""
+
+    def measured(run):
+        T, start, seed = run.point["T"], run.point["start"], run.point["seed"]
+        at_print = run.point["rate"] == chrono_rates.PRINTED
+        is_late = (T, start, seed) in (printed_late if at_print else late)
+        least = dict(printed).get((T, start), steps[T, start]) if at_print else steps[T, start]
+        taken = 16_000 if is_late else round(least * (1 + 0.01 * (seed % 10)))
+        rows = [{"error": error, "steps": taken, "late": is_late} for error in (0.01, 0.02, 0.05, 0.1)]
+        return {"loss": 0.009}, rows
+
+    return records_of(OneRate(), "small", measured)
+
+
+SOONER = {(T, start): 1000 if start == "chrono" else 3000 for T in (200, 50) for start in ("chrono", "constant", "standard")}
+
+
+def answers(steps, late=(), **printed):
+    return [part.answer for part in OneRate().verdict(Results(records(steps, late, **printed))).parts]
+
+
+# What is run ---------------------------------------------------------------------------------------------------------------
+
+
+def test_seeds_that_choose_are_not_those_that_judge_and_all_runs_end_at_the_error():
+    runs = study_named("chrono-rates").runs("small")
+    for run in runs:
+        settings, point = run.configuration.training, run.point
+        assert (settings.goal, settings.batch, settings.optimizer, settings.lr) == (0.01, 50, "rmsprop", point["rate"])
+        assert point["seed"] in (CHOICE, CHOICE + 1, *range(JUDGED, JUDGED + 5))
+    chosen = [run.point for run in runs if run.point["seed"] < JUDGED]
+    assert len({(point["T"], point["start"], point["rate"]) for point in chosen}) == len(chosen) / 2
+
+
+def test_the_rate_of_a_start_is_that_of_the_fewest_steps_and_of_equals_the_smallest(monkeypatch):
+    sizes = Sizes(hidden=64, rates=(1e-2, 3e-2))
+    tried = {(64, 200, "chrono"): {3e-2: 1000.0, 1e-2: 1000.0}, (64, 200, "standard"): {1e-2: 3000.0, 3e-2: 2000.0}}
+    monkeypatch.setattr(chrono_rates, "_tried", lambda: tried | {(64, 50, "chrono"): {1e-2: 500.0}})
+    assert (rate_of(sizes, 200, "chrono"), rate_of(sizes, 200, "standard")) == (1e-2, 3e-2)
+    assert rate_of(sizes, 50, "chrono") is None  # one rate is not tried
+    assert rate_of(Sizes(hidden=128, rates=sizes.rates), 200, "chrono") is None  # of another size
+
+
+def test_what_was_tried_is_written_once_both_seeds_have_tried_it(monkeypatch, tmp_path):
+    file = tmp_path / "tried.csv"
+    monkeypatch.setattr(chrono_rates, "TABLE", file)
+    made = [one for one in records(SOONER) if one["key"] != "50-chrono-0.01-101"]
+    monkeypatch.setattr(chrono_rates, "records_in", lambda folder: ({"scale": "small"}, made))
+    main(tmp_path)
+    with file.open() as lines:
+        found = {(int(row["T"]), row["start"]): float(row["steps"]) for row in csv.DictReader(lines)}
+    assert found == {(T, start): 1005.0 if start == "chrono" else 3015.0 for T, start in SOONER if (T, start) != (50, "chrono")}
+
+
+def test_steps_are_those_of_the_first_evaluation_that_found_the_error(tmp_path):
+    curve = "step,evaluation_loss\n49,\n50,0.15\n100,0.04\n150,0.06\n200,0.0099\n"
+    (tmp_path / "metrics.csv").write_text(curve)
+    rows = {row["error"]: (row["steps"], row["late"]) for row in OneRate().measure(None, None, tmp_path)}
+    assert rows == {0.1: (100, False), 0.05: (100, False), 0.02: (200, False), 0.01: (200, False)}
+    (tmp_path / "metrics.csv").write_text(curve.replace("0.0099", "0.0101"))
+    assert [(row["steps"], row["late"]) for row in OneRate().measure(None, None, tmp_path) if row["error"] == 0.01] == [
+        (200, True)
+    ]
+
+
+# What is said of it --------------------------------------------------------------------------------------------------------
+
+
+def test_a_lead_counts_the_doublings_of_pairs_with_one_seed():
+    own = where(reached(Results(records(SOONER | {(200, "standard"): 4000}))), error=0.01)
+    found = leads(where(own, part=chrono_rates.OWN), 200, "standard")
+    assert list(found.index) == list(range(JUDGED, JUDGED + 5))
+    assert list(found) == pytest.approx([2.0] * 5, abs=1e-9)
+
+
+def test_a_verdict_is_of_each_t_and_of_one_large_bias():
+    assert answers(SOONER) == ["yes", "yes", "yes", "no"]
+    assert answers(SOONER | {(50, "standard"): 1500}) == ["yes", "no", "yes", "no"]
+    assert answers(SOONER | {(200, "constant"): 1100}) == ["yes", "yes", "no", "no"]
+    assert "3 times as soon, by leads in doublings" in OneRate().verdict(Results(records(SOONER))).sentence
+
+
+def test_runs_that_were_not_there_make_a_lead_no_smaller():
+    """A standard run that was stopped may be later than twice; of a chrono run that was, nothing follows."""
+    near = SOONER | {(200, "standard"): 1500}
+    assert answers(near) == ["no", "yes", "yes", "no"]
+    late = [(200, "standard", JUDGED)]
+    said = OneRate().verdict(Results(records({**near, (200, "chrono"): 9000, (200, "constant"): 30_000}, late)))
+    assert [part.answer for part in said.parts] == ["undecided", "yes", "yes", "undecided"]
+    assert answers(SOONER, [(200, "chrono", JUDGED)]) == ["undecided", "yes", "undecided", "undecided"]
+
+
+def test_a_lead_that_is_smaller_than_at_the_printed_rate_is_told_by_pairs():
+    assert answers(SOONER, printed={(200, "standard"): 16_000})[-1] == "yes"
+    every = [(200, "standard", seed) for seed in range(JUDGED, JUDGED + 5)]
+    assert answers(SOONER, printed_late=every)[-1] == "yes"  # and more so, had they been trained to the end
+    assert answers(SOONER, printed={(200, "chrono"): 16_000 / 3}, printed_late=every)[-1] == "undecided"
+    assert answers(SOONER, printed_late=[(200, "chrono", JUDGED)])[-1] == "undecided"
+
+
+def test_nothing_is_judged_before_a_standard_run_at_its_own_rate():
+    early = [one for one in records(SOONER) if one["point"]["seed"] < JUDGED]
+    with pytest.raises(NotEnoughError):
+        OneRate().verdict(Results(early))
+    assert "1.00e+03" not in tables_of(OneRate(), Results(early))
+    no_constant = [one for one in records(SOONER) if one["point"]["start"] != "constant"]
+    assert [part.answer for part in OneRate().verdict(Results(no_constant)).parts] == ["yes", "yes", "undecided", "no"]
+
+
+def test_table_and_figure_show_each_start_at_its_own_rate_and_what_was_tried():
+    results = Results(records(SOONER, [(200, "standard", JUDGED)]))
+    text = tables_of(OneRate(), results)
+    assert "| 200 | standard | 0.01 | > 5660 (3030–16000), 1 of 5 not there |" in text
+    assert "| 200 | chrono | – | 1005 (1000–1010) | – | – |" in text  # of the two seeds that choose
+    assert "| 200 | chrono | 1020 (1000–1040) | 1020 (1000–1040) | 1020 (1000–1040) | 1020 (1000–1040) | 5 |" in text  # at 1e-3
+    rates, own = (draws(figure, results) for figure in OneRate().figures.values())
+    assert [axes.get_title("left") for axes in rates.axes] == ["T = 50", "T = 200"]
+    assert sorted(max(line.get_ydata()) for line in own.axes[0].lines) == pytest.approx([1020, 3060, 5660])
