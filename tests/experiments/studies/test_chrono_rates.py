@@ -41,6 +41,10 @@ def records(steps, late=(), printed=(), printed_late=()):
 SOONER = {(T, start): 1000 if start == "chrono" else 3000 for T in (200, 50) for start in ("chrono", "constant", "standard")}
 
 
+def every(start):
+    return [(200, start, seed) for seed in range(JUDGED, JUDGED + 5)]
+
+
 def answers(steps, late=(), **printed):
     return [part.answer for part in OneRate().verdict(Results(records(steps, late, **printed))).parts]
 
@@ -113,15 +117,14 @@ def test_runs_that_were_not_there_make_a_lead_no_smaller():
     late = [(200, "standard", JUDGED)]
     said = OneRate().verdict(Results(records({**near, (200, "chrono"): 9000, (200, "constant"): 30_000}, late)))
     assert [part.answer for part in said.parts] == ["undecided", "yes", "yes", "undecided"]
-    assert answers(SOONER, [(200, "chrono", JUDGED)]) == ["undecided", "yes", "undecided", "undecided"]
+    assert answers(SOONER, every("chrono")) == ["undecided", "yes", "undecided", "undecided"]
 
 
 def test_a_lead_that_is_smaller_than_at_the_printed_rate_is_told_by_pairs():
     assert answers(SOONER, printed={(200, "standard"): 16_000})[-1] == "yes"
-    every = [(200, "standard", seed) for seed in range(JUDGED, JUDGED + 5)]
-    assert answers(SOONER, printed_late=every)[-1] == "yes"  # and more so, had they been trained to the end
-    assert answers(SOONER, printed={(200, "chrono"): 16_000 / 3}, printed_late=every)[-1] == "undecided"
-    assert answers(SOONER, printed_late=[(200, "chrono", JUDGED)])[-1] == "undecided"
+    assert answers(SOONER, printed_late=every("standard"))[-1] == "yes"  # and more so, had they been trained to the end
+    assert answers(SOONER, printed={(200, "chrono"): 16_000 / 3}, printed_late=every("standard"))[-1] == "undecided"
+    assert answers(SOONER, printed={(200, "standard"): 200_000}, printed_late=every("chrono"))[-1] == "undecided"
 
 
 def test_nothing_is_judged_before_a_standard_run_at_its_own_rate():
