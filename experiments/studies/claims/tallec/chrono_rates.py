@@ -14,7 +14,7 @@ from __future__ import annotations
 import csv
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import ClassVar
@@ -30,14 +30,13 @@ from experiments.studies.folder import records_in
 from experiments.studies.results import Results, groups, once, where
 from experiments.studies.specs import Bands, Table, across, in_order, run_count
 from experiments.studies.study import Point, Record, Row, Run, Sizes, Study, grid, words_beside
-from experiments.studies.verdicts import ClaimPart, ClaimVerdict, Compared
+from experiments.studies.verdicts import ClaimPart, ClaimVerdict, Compared, EveryComparison
 
 __all__ = ["ChronoRates"]
 
 CHOICE, JUDGED = 100, 200  # the first seeds of each, of which none trained figure 4
 RATES, PRINTED = (3e-3, 1e-2, 3e-2, 1e-1), 1e-3
-COUNTS = math.log2(SPEEDUP)  # doublings
-SMALLER = 0.5  # doublings
+COUNTS, AT_ALL, SMALLER = math.log2(SPEEDUP), math.log2(1.1), 0.5  # doublings
 OWN = "own rate"
 LATE = "A run that did not get there counts with the steps that it was given."
 TABLE = Path(__file__).with_suffix(".csv")
@@ -186,7 +185,8 @@ class ChronoRates(Study):
             raise NotEnoughError("no T has both a standard and a chrono run at rates of their own yet")
         parts = [
             *(_sooner(f"at T = {T}, each at its own rate, chrono is there twice as soon as standard", own, T) for T in Ts),
-            _sooner(f"at T = {Ts[0]}, it is there twice as soon as one large bias for all units", own, Ts[0], "constant"),
+            _always("at every T it is there sooner than standard at all, by a tenth", own, Ts, "standard", AT_ALL),
+            _always("at every T it is there twice as soon as one large bias for all units", own, Ts, "constant", COUNTS),
             _smaller(own, where(rows, part=PRINTED), Ts[0]),
         ]
         numbers = {
@@ -229,16 +229,30 @@ def leads(rows: pd.DataFrame, T: int, start: str) -> pd.Series:
     return (other / chrono).dropna().map(math.log2)
 
 
-def _sooner(claim: str, rows: pd.DataFrame, T: int, start: str = "standard") -> ClaimPart:
-    runs = {name: where(rows, T=T, start=name) for name in (start, "chrono")}
-    if any(same.empty for same in runs.values()):
-        return ClaimPart(claim, None, f"not run yet: T = {T}, {start}")
-    lead = paired(leads(rows, T, start))
-    late = {name: bool(same["late"].any()) for name, same in runs.items()}
+def _sooner(claim: str, rows: pd.DataFrame, T: int) -> ClaimPart:
+    lead = leads(rows, T, "standard")
+    if lead.empty:
+        return ClaimPart(claim, None, f"not run yet: T = {T}")
+    runs = {name: where(rows, T=T, start=name) for name in ("standard", "chrono")}
     steps = ", ".join(f"{name} {steps_in_words(same)} at {same['rate'].iloc[0]:g}" for name, same in runs.items())
-    evidence = f"{steps}; {'more than ' if late[start] else ''}{number(2**lead.mean)} times as soon, by leads in doublings"
-    judged = Compared(lead, COUNTS, printed=False)
-    if late["chrono"] or (late[start] and judged.answer == "no"):
+    more = "more than " if runs["standard"]["late"].any() else ""
+    evidence = f"{steps}; {more}{number(2 ** lead.mean())} times as soon, by leads in doublings"
+    return _judged(claim, Compared(paired(lead), COUNTS, printed=False), evidence, where(rows, T=T), "standard")
+
+
+def _always(claim: str, rows: pd.DataFrame, Ts: Sequence[int], start: str, effect: float) -> ClaimPart:
+    found = {T: leads(rows, T, start) for T in Ts}
+    if any(lead.empty for lead in found.values()):
+        return ClaimPart(claim, None, f"not run yet: {start} at some T")
+    each = {f"T = {T}": Compared(paired(lead), effect, printed=False) for T, lead in found.items()}
+    times = ", ".join(f"{number(2 ** lead.mean())} times at T = {T}" for T, lead in found.items())
+    return _judged(claim, EveryComparison(each), f"{times}; in doublings", rows, start)
+
+
+def _judged(claim: str, judged: Compared | EveryComparison, evidence: str, rows: pd.DataFrame, start: str) -> ClaimPart:
+    """Answer by leads over a start, which are longer than measured where its runs did not come to the error."""
+    late = {name: where(rows, start=name, late=True) for name in (start, "chrono")}
+    if len(late["chrono"]) or (len(late[start]) and judged.answer == "no"):
         return ClaimPart(claim, None, f"{evidence}: {judged}, but runs were not there")
     return ClaimPart(claim, judged, evidence)
 
@@ -249,12 +263,13 @@ def _smaller(own: pd.DataFrame, printed: pd.DataFrame, T: int) -> ClaimPart:
     change = (at_print - at_own).dropna()
     if len(change) < 2:
         return ClaimPart(claim, None, f"not run yet: two seeds at {PRINTED:g}")
-    late, judged = where(printed, late=True)["start"], Compared(paired(change), SMALLER, printed=False)
     before, now = (number(2 ** lead.mean()) for lead in (at_print, at_own))
-    evidence = f"{'more than ' if len(late) else ''}{before} times as soon at {PRINTED:g}, {now} times at rates of their own"
-    if (late == "chrono").any() or where(own, T=T)["late"].any() or (len(late) and judged.answer == "no"):
+    more = "more than " if where(printed, late=True).size else ""
+    evidence = f"{more}{before} times as soon at {PRINTED:g}, {now} times at rates of their own; in doublings"
+    judged = Compared(paired(change), SMALLER, printed=False)
+    if where(own, T=T)["late"].any():
         return ClaimPart(claim, None, f"{evidence}: {judged}, but runs were not there")
-    return ClaimPart(claim, judged, evidence)
+    return _judged(claim, judged, evidence, printed, "standard")
 
 
 def main(folder: Path) -> None:
