@@ -15,7 +15,7 @@ from functools import cached_property
 
 from discretize.kernels.record.functions import CHEAP
 from discretize.kernels.record.recording import UnknownOperation
-from discretize.kernels.record.values import GIVEN, LAYOUTS, READY, Value, ancestors
+from discretize.kernels.record.values import CALLS, GIVEN, LAYOUTS, READY, Value, ancestors
 
 __all__ = ["Pair", "Phase", "ProgramValues", "phases"]
 
@@ -129,20 +129,22 @@ def phases(wanted: Iterable[Value], known: frozenset[Value] = frozenset(), store
     wanted = list(wanted)
     order = [value for value in ancestors(wanted, known) if value not in known]
     ready = {value for value in order if value.operation in READY} | set(known)
-    left = [value for value in order if value not in ready]
+    # What only a later call of a field needs is not computed before: it would wait in memory.
+    calls = [value for value in order if value.operation in CALLS]
+    needs = [list(ancestors([call], ready)) for call in calls] + [order]
     readers: dict[Value, list[Value]] = {}
     for value in order:
         for part in value.of:
             readers.setdefault(part, []).append(value)
     in_order: list[Phase] = []
-    while left:
-        # Products first: what a loop could compute before them may be needed behind them only, in the same registers.
-        for group in _others(left, ready) or [_largest_loop(left, ready)]:
-            inside = set(group)
-            outward = {value for value in group if any(reader not in inside for reader in readers.get(value, []))}
-            in_order.append(Phase(tuple(group), frozenset(outward | inside & ({*wanted} | stored))))
-            ready |= inside
-        left = [value for value in left if value not in ready]
+    for needed in needs:
+        while left := [value for value in needed if value not in ready]:
+            # Products first: what a loop could compute before them may be needed behind them only, in the same registers.
+            for group in _others(left, ready) or [_largest_loop(left, ready)]:
+                inside = set(group)
+                outward = {value for value in group if any(reader not in inside for reader in readers.get(value, []))}
+                in_order.append(Phase(tuple(group), frozenset(outward | inside & ({*wanted} | stored))))
+                ready |= inside
     return in_order
 
 
