@@ -1,0 +1,106 @@
+"""The program of an explicit tableau is written without being recorded: it is the recorded one, for any width."""
+
+from operator import add, mul
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from discretize import EmbeddedRungeKutta
+from discretize.kernels.cpp.attempts import attempt_written
+from discretize.kernels.record.attempt import AttemptModule, calls_of
+from discretize.kernels.record.program import program_of
+from discretize.kernels.record.tableau import tableau_of, tableau_values
+from discretize.kernels.record.values import ancestors
+from discretize.solvers.pairs import EXPLICIT_PAIRS
+
+TWICE = {"dtype": torch.float64}
+
+
+class Fehlberg2(EmbeddedRungeKutta):
+    """The pair fehlberg2 of torchdiffeq."""
+
+    order = 2
+    a = ((1 / 2,), (1 / 256, 255 / 256))
+    b = (1 / 512, 255 / 256, 1 / 512)
+    e = (-1 / 512, 0, 1 / 512)
+
+
+class RandomPair(EmbeddedRungeKutta):
+    """Rows of any size, some of whose numbers are 0, weights that add up to 1, and an error whose weights add up to 0."""
+
+    order = 1
+
+    def __init__(self, seed: int, stages: int, last_is_next: bool) -> None:
+        dice = torch.Generator().manual_seed(seed)
+        a = torch.rand(stages, stages, generator=dice, **TWICE).tril(-1)
+        a[2::2, 1:2] = 0
+        a = a / a.sum(1, keepdim=True).clamp(min=1)
+        b, other = (torch.rand(stages, generator=dice, **TWICE) + 0.1 for _ in range(2))
+        if last_is_next:
+            a[-1] = torch.cat([b[:-1] / b[:-1].sum(), torch.zeros(1, **TWICE)])
+            b = a[-1]
+        self.a = [row[:i].tolist() for i, row in enumerate(a) if i]
+        self.b, self.e = (b / b.sum()).tolist(), (b / b.sum() - other / other.sum()).tolist()
+        super().__init__()
+
+
+PAIRS = EXPLICIT_PAIRS | {"fehlberg2": Fehlberg2()}
+PAIRS |= {f"random {n}": RandomPair(n, n, last) for n, last in [(2, False), (3, True), (4, False), (7, True), (9, False)]}
+
+
+def numbers(values, given):
+    """What values are in numbers: each operation by torch's own."""
+    found = {}
+    for value in ancestors(values):
+        of = [found[part] for part in value.of]
+        match value.operation:
+            case "number":
+                found[value] = torch.tensor(value.settings, **TWICE)
+            case "h" | "dt" | "cotangent" | "slope":
+                found[value] = given[" ".join(map(str, (value.operation, *value.settings)))]
+            case "slice":
+                found[value] = of[0][value.settings[0] :][: value.width]
+            case "cat":
+                found[value] = torch.cat(of)
+            case "spread":
+                found[value] = of[0].expand(value.width)
+            case operation:
+                found[value] = {"add": add, "mul": mul}[operation](*of)
+    return [found[value] for value in values]
+
+
+LONG = ("dopri8", "random 9")  # to record these takes a second of processor time
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] if name in LONG else []) for name in PAIRS])
+def test_a_tableau_is_written_down_as_what_its_code_is_recorded_as(name):
+    pair, state = PAIRS[name], 3
+    calls = calls_of(pair, state, torch.float64)
+    module = AttemptModule(pair, state, calls)
+    recorded = program_of(module, {f"slope {k}": True for k in range(module.count)}, torch.float64, lambda values: values).written
+    tableau = tableau_of(pair)
+    written = tableau_values(tableau, state)
+    assert (tableau.calls.slopes, tableau.calls.end, tableau.calls.scales) == (calls.slopes, calls.end, calls.scales)
+    assert tableau.calls.nodes == pytest.approx(calls.nodes, rel=1e-15)
+    dice = torch.Generator().manual_seed(1)
+    widths = module.samples | {"cotangent": module.answer}
+    given = {kind: torch.randn(width, generator=dice, **TWICE) for kind, width in widths.items()}
+    assert set(written.gradients) == set(recorded.gradients)
+    kinds = [*recorded.gradients]
+    mine, theirs = (numbers([each.following, *(each.gradients[kind] for kind in kinds)], given) for each in (written, recorded))
+    for one, other in zip(mine, theirs, strict=True):
+        assert_close(one, other, rtol=1e-13, atol=1e-13)  # sums of 14 terms at most, in another order
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_its_text_is_one_for_all_widths(name):
+    texts = [attempt_written(tableau_values(tableau_of(PAIRS[name]), width)) for width in (2, 7, 64)]
+    assert [text.sizes for text in texts] == [[2], [7], [64]]
+    assert len({text.text for text in texts}) == 1
+
+
+@pytest.mark.parametrize("name", ["dopri5", "tsit5", "dopri8"])
+def test_sums_so_far_do_not_wait_in_memory(name):
+    # A loop for each state, the error and each cotangent, from where slopes lie: a sum so far would be a buffer.
+    assert "Rows" not in attempt_written(tableau_values(tableau_of(PAIRS[name]), 2)).text
