@@ -6,27 +6,33 @@ import ctypes
 import weakref
 from collections.abc import Sequence
 from ctypes import POINTER, Structure, c_double, c_size_t, c_void_p
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.fx import Graph, GraphModule
 
-from discretize.kernels.build import CppSource, library
+from discretize.kernels.build import CppSource, Libraries, Unavailable, library
 from discretize.kernels.cpp.attempts import attempt_written
 from discretize.kernels.cpp.programs import PRODUCTS, REALS, SOURCES, GivenProgram, ProgramStructure
 from discretize.kernels.cpp.rows import CppText
-from discretize.kernels.eligibility import tensor_reason
+from discretize.kernels.eligibility import tensor_reason, warn_once
 from discretize.kernels.record.attempt import START, AttemptModule, FieldCalls, calls_of
 from discretize.kernels.record.attributes import attributes_of
 from discretize.kernels.record.guards import Guards
 from discretize.kernels.record.program import Program
 from discretize.kernels.record.stored import Recorder
+from discretize.kernels.record.tableau import Tableau, tableau_of, tableau_values
 from discretize.kernels.registry import Uses, kernel_of, known, remember
 from discretize.solvers.tableaus import EmbeddedMethod
 
-__all__ = ["AttemptKernel", "WrittenMethod", "method_of", "no_program"]
+__all__ = ["AttemptKernel", "WrittenMethod", "libraries_of", "method_of", "no_program"]
+
+
+ANY_WIDTH = 2  # more than one: what is one number wide is written otherwise
+MOST_TABLEAUS = 64  # whose texts and kernels a process remembers
 
 
 class MethodStructure(Structure):
@@ -42,7 +48,8 @@ class MethodStructure(Structure):
 
 
 class AttemptKernel:
-    """The compiled attempt of methods of one code, and its calls; `agreed`: kernels of fields with which it agreed with torch."""
+    """The compiled attempt of methods of one code, and its calls; `differs`: of kernels of fields with which it was compared with
+    torch, by how much it differs, None where it agrees."""
 
     read: tuple[list[bytes], FieldCalls] | None = None  # a method's tensors, and its calls at these
 
@@ -50,14 +57,14 @@ class AttemptKernel:
         assert program.written.calls is not None
         self.program, self.calls, self.reads_start, self.numbers = program, calls, reads_start, program.written.calls
         real = {"REAL": REALS[dtype]}
-        products, made = library(PRODUCTS, real), library(_source(program), real)
+        products, made = library(PRODUCTS, real), library(_source(program.written), real)
         self.products = {name: _address(products[f"ctrnn_{name}"]) for name in ("multiply", "outer")}
         self.functions = {name: _address(made[f"ctrnn_{name}"]) for name in ("attempt", "attempt_return")}
-        self.agreed: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.differs: weakref.WeakKeyDictionary[Any, str | None] = weakref.WeakKeyDictionary()
 
 
-def _source(program: Program[CppText]) -> CppSource:
-    return CppSource(SOURCES / "attempt.cpp", (("program.h", program.written.text),), ("-O2",))
+def _source(text: CppText) -> CppSource:
+    return CppSource(SOURCES / "attempt.cpp", (("program.h", text.text),), ("-O2",))
 
 
 def _address(function: Any) -> int:
@@ -82,6 +89,7 @@ class WrittenMethod:
         """Of vectors, along which the Jacobian is differentiated there."""
         return self.kernel.numbers.pairs
 
+    @cached_property
     def given(self) -> tuple[MethodStructure, Any]:
         """What the library reads; and what must stay alive while it does."""
         kernel, numbers = self.kernel, self.kernel.numbers
@@ -120,6 +128,15 @@ def _request(state: int, dtype: torch.dtype) -> tuple[object, ...]:
 
 def method_of(method: EmbeddedMethod, state: int, dtype: torch.dtype) -> WrittenMethod | str:
     """The program of a method for states of so many units, made where there is none yet; or why it has none."""
+    if (pair := tableau_of(method)) is None:
+        return _recorded(method, state, dtype)
+    try:
+        return _of_tableau(pair, state, dtype)
+    except Unavailable as error:
+        return warn_once(str(error))
+
+
+def _recorded(method: EmbeddedMethod, state: int, dtype: torch.dtype) -> WrittenMethod | str:
     request = _request(state, dtype)
     if entry := known(method, request, wait=True):
         return _written(entry.kernel, method, state, dtype, entry.attributes.tensors)
@@ -160,3 +177,29 @@ def _written(
             return f"the `attempt` of {method!r} has no kernel: which calls of the field are one depends on its tensors"
         kernel.read = read = numbers, calls
     return WrittenMethod(kernel, tensors, read[1])
+
+
+# Of tableaus, whose numbers are in the text
+
+
+def libraries_of(method: EmbeddedMethod, dtype: torch.dtype) -> Libraries:
+    """What a method's program is compiled from, as far as that is known before it is recorded."""
+    pair = tableau_of(method)
+    return [] if pair is None else [(_source(_text_of(pair)), {"REAL": REALS[dtype]})]
+
+
+@lru_cache(MOST_TABLEAUS)
+def _of_tableau(pair: Tableau, state: int, dtype: torch.dtype) -> WrittenMethod:
+    text, nothing = replace(_text_of(pair), sizes=[state]), Graph()
+    nothing.output(([], []))
+    reads_nothing = GraphModule(nn.Module(), nothing)
+    program = Program(reads_nothing, text, (), reads_nothing, (), ())
+    return WrittenMethod(AttemptKernel(program, pair.calls, True, dtype), (), pair.calls)
+
+
+@lru_cache(MOST_TABLEAUS)
+def _text_of(pair: Tableau) -> CppText:
+    """One for states of any width, which is the only one of its sizes."""
+    text = attempt_written(tableau_values(pair, ANY_WIDTH))
+    assert text.sizes == [ANY_WIDTH]
+    return text

@@ -21,7 +21,7 @@ from ctrnn import Driven, HeldPath, LinearPath, VectorField
 from discretize.kernels.build import CppSource, Libraries
 from discretize.kernels.cpp.blocks import solved_within
 from discretize.kernels.cpp.lanes import lane_written
-from discretize.kernels.cpp.methods import WrittenMethod, method_of, no_program
+from discretize.kernels.cpp.methods import WrittenMethod, libraries_of, method_of, no_program
 from discretize.kernels.cpp.programs import (
     DRIVER,
     PRODUCTS,
@@ -115,20 +115,25 @@ class ModelStructure(Structure):
 @dataclass(frozen=True)
 class SolveNeeds:
     """What a solve needs of a kernel: gradients to the input, derivatives for an implicit method, and that by the time; where;
-    `stored`: in which dtype what is kept lies, None for that of the solve; `written`: whether its method is a program."""
+    `stored`: in which dtype what is kept lies, None for that of the solve; `by_code`: whether its method is given as code, where
+    that asks for another driver: the one of lanes and the one of rodas5p take none."""
 
     x: bool
     implicit: bool
     drift: bool
     device: torch.device
     stored: torch.dtype | None = None
-    written: bool = False
+    by_code: bool = False
 
     @classmethod
     def of(cls, chain: Chain, engine: AdaptiveEngine, projected: Tensor, stored: torch.dtype | None) -> SolveNeeds:
         method = engine.control.method
-        implicit, written = method.implicit, is_program(method)
-        return cls(projected.requires_grad, implicit, implicit and not chain.path.steady, projected.device, stored, written)
+        implicit, by_code = method.implicit, _by_code(method, chain.field)
+        return cls(projected.requires_grad, implicit, implicit and not chain.path.steady, projected.device, stored, by_code)
+
+
+def _by_code(method: EmbeddedMethod, field: VectorField) -> bool:
+    return is_program(method) and (method.implicit or field.state_size <= MOST_UNITS_IN_LANES)
 
 
 class _Kernel:
@@ -140,7 +145,9 @@ class _Kernel:
         self.programs, self.dtype, self.sizes = programs, dtype, (module.field.state_size, module.columns)
         with ThreadPoolExecutor() as threads:
             self.functions = [*threads.map(partial(functions_of, dtype=dtype), programs)]
-        self.library = solves_library(*_library(programs[0].written.lanes, needs, dtype))
+        lanes = programs[0].written.lanes
+        self.by_program = _by_program(lanes, needs)
+        self.library = solves_library(*_library(lanes, needs, dtype))
 
     def given(self, weights: Sequence[Any]) -> tuple[ModelStructure, Any]:
         """What the library reads of a field of these weights, contiguous; and what must stay alive while it does."""
@@ -154,21 +161,26 @@ class _Kernel:
         return [total(found) for found in zip(*(each.gradients(weights) for each in sums), strict=True)]
 
 
+def _by_program(lanes: bool, needs: SolveNeeds) -> bool:
+    """Whether a driver takes methods that are programs."""
+    return not lanes and (needs.by_code or not needs.implicit)
+
+
 def _library(lanes: bool, needs: SolveNeeds, dtype: torch.dtype) -> tuple[CppSource, dict[str, str | int]]:
     """What solves are compiled from, of any field."""
-    kinds = {"IMPLICIT": needs.implicit, "WRITTEN": needs.written, "LANEWISE": lanes}
+    kinds = {"IMPLICIT": needs.implicit, "WRITTEN": _by_program(lanes, needs), "LANEWISE": lanes}
     return SOLVES, {"REAL": REALS[dtype], **{name: int(kind) for name, kind in kinds.items()}}
 
 
 class SolveEngine(NamedTuple):
     """A way to run written kernels: `reason` why it has none for tensors like this one; what writes a program
-    down, the best first; what makes a kernel of it; `libraries` that kernels of any field need; whether `atol` may be one
-    for each unit; and what makes a program of a method, None where there is no driver for those."""
+    down, the best first; what makes a kernel of it; `libraries` that kernels of any field need for a method; whether `atol` may
+    be one for each unit; and what makes a program of a method, None where there is no driver for those."""
 
     reason: Callable[[Tensor], str | None]
     writers: Callable[[FlowModule, SolveNeeds, torch.dtype], Sequence[Writer[Any]]]
     made: Callable[[FlowModule, torch.dtype, SolveNeeds, Program[Any], Recorder], SolveKernel | str]
-    libraries: Callable[[Writer[Any], SolveNeeds, torch.dtype], Libraries] = lambda *_: ()
+    libraries: Callable[[Writer[Any], SolveNeeds, torch.dtype, EmbeddedMethod], Libraries] = lambda *_: ()
     each_atol: bool = True
     method: Callable[[EmbeddedMethod, int, torch.dtype], WrittenMethod | str] | None = None
 
@@ -210,13 +222,14 @@ def plan_by(how: SolveEngine, request: SolveRequest, fused: Fused) -> SolvePlan 
         return why
     projected = projected.to(stored) if stored and reads_samples(chain) else projected
     needs = SolveNeeds.of(chain, engine, projected, stored)
-    weights, kernel = _found(how, module, needs, h0.dtype, uses, wait, request.check)
+    method = engine.control.method
+    weights, kernel = _found(how, module, needs, h0.dtype, method, uses, wait, request.check)
     if isinstance(kernel, str):
         return kernel
-    written = _program(how, kernel, module, needs, engine.control.method, h0)
+    written = _program(how, kernel, module, needs, method, h0)
     scales = written is None or isinstance(written, str) or written.calls.scales
     if moves and not scales:  # segments are clocks' speeds there
-        return f"gradients to times are wanted, and {engine.control.method!r} reads dt otherwise than as dt times slopes"
+        return f"gradients to times are wanted, and {method!r} reads dt otherwise than as dt times slopes"
     return written if isinstance(written, str) else SolvePlan(Model(kernel, module, written), chain, projected, weights)
 
 
@@ -232,16 +245,17 @@ def _no_program(how: SolveEngine, method: EmbeddedMethod, h0: Tensor) -> str | N
 def _program(
     how: SolveEngine, kernel: SolveKernel, module: FlowModule, needs: SolveNeeds, method: EmbeddedMethod, h0: Tensor
 ) -> WrittenMethod | str | None:
-    """The program of a method that is one, compared with torch at its first use with a field; or why there is none."""
-    if how.method is None or not needs.written:
+    """The program of a method, compared with torch at its first use with a field; or why there is none; None where the kernel
+    takes no programs."""
+    if how.method is None or not (isinstance(kernel, _Kernel) and kernel.by_program):
         return None
     written = how.method(method, h0.shape[-1], h0.dtype)
-    if isinstance(written, str) or kernel in written.kernel.agreed:
+    if isinstance(written, str):
         return written
-    if why := disagreement(kernel, module, h0.dtype, needs, method, written):
-        return why
-    written.kernel.agreed.add(kernel)
-    return written
+    differs = written.kernel.differs
+    if kernel not in differs:
+        differs[kernel] = disagreement(kernel, module, h0.dtype, needs, method, written)
+    return differs[kernel] or written
 
 
 def steps_counted(chain: Chain, engine: object) -> AbstractContextManager[None]:
@@ -258,6 +272,7 @@ def _found(
     module: FlowModule,
     needs: SolveNeeds,
     dtype: torch.dtype,
+    method: EmbeddedMethod,
     uses_of_code: Callable[[], Uses],
     wait: bool,
     check: Callable[[], None],
@@ -275,7 +290,7 @@ def _found(
         return weights, why
     make = partial(how.made, module, dtype, needs)
     for write in how.writers(module, needs, dtype):
-        libraries = how.libraries(write, needs, dtype)
+        libraries = how.libraries(write, needs, dtype, method)
         kernel = kernel_of(module, attributes, vars(needs), dtype, make, write, libraries, guards, uses, wait, check)
         if not isinstance(kernel, str):
             break
@@ -290,7 +305,7 @@ def _request(how: SolveEngine, columns: int, needs: SolveNeeds, dtype: torch.dty
 def known_flow(field: VectorField, method: EmbeddedMethod, xs: Tensor) -> KnownKernel | None:
     """The compiled kernel that has solved a field along such held samples, with all that was looked at for it."""
     projected = field.project(xs)
-    needs = SolveNeeds(projected.requires_grad, method.implicit, False, projected.device, written=is_program(method))
+    needs = SolveNeeds(projected.requires_grad, method.implicit, False, projected.device, by_code=_by_code(method, field))
     kernel = known(field, _request(_COMPILED, projected.shape[-1], needs, projected.dtype), wait=False)
     return None if kernel is None or isinstance(kernel.kernel, str) else kernel
 
@@ -321,9 +336,8 @@ def _made(
     along = [kind for kind, wanted in ((StateJVP, needs.implicit), (InputJVP, needs.drift)) if wanted]
     derivatives = [recorder.program(kind(module.field, module.columns), {"x": needs.x}, dtype, written) for kind in along]
     kernel = _Kernel([program, *derivatives], module, dtype, needs)
-    if needs.written or (
-        needs.implicit and recorder.agreed
-    ):  # with its method; torch takes a second to load what derivatives of derivatives need
+    # With each method later; and torch takes a second to load what derivatives of derivatives need.
+    if kernel.by_program or (needs.implicit and recorder.agreed):
         return kernel
     return disagreement(kernel, module, dtype, needs) or kernel
 
@@ -375,13 +389,14 @@ def _ignored(done: int) -> None:
 
 
 def _writers(module: FlowModule, needs: SolveNeeds, dtype: torch.dtype) -> Sequence[Writer[CppText]]:
-    small = module.field.state_size <= MOST_UNITS_IN_LANES and not needs.implicit and not needs.written
+    small = module.field.state_size <= MOST_UNITS_IN_LANES and not needs.implicit and not needs.by_code
     return (lane_written, written) if small else (written,)
 
 
-def _libraries(write: Writer[CppText], needs: SolveNeeds, dtype: torch.dtype) -> Libraries:
+def _libraries(write: Writer[CppText], needs: SolveNeeds, dtype: torch.dtype, method: EmbeddedMethod) -> Libraries:
     lanes = write is lane_written
-    return [_library(lanes, needs, dtype), *([] if lanes else [(PRODUCTS, {"REAL": REALS[dtype]})])]
+    others = [] if lanes else [(PRODUCTS, {"REAL": REALS[dtype]}), *libraries_of(method, dtype)]
+    return [_library(lanes, needs, dtype), *others]
 
 
 _COMPILED = SolveEngine(device_reason, _writers, _made, _libraries, method=method_of)

@@ -113,7 +113,7 @@ def no_kernel(chain: Chain) -> str | None:
 
 
 def is_program(method: EmbeddedMethod) -> bool:
-    """Whether a method's attempt is recorded for a kernel: not of those whose numbers or steps drivers know."""
+    """Whether a method's attempt is recorded for a kernel: not those of tableaus, which are written down, and of rodas5p."""
     return not method.has_tableau and type(method) is not Rodas5P
 
 
@@ -133,7 +133,8 @@ class KernelRun:
         self.chain: Chain = self.request.chain
         self.engine: AdaptiveEngine = self.request.engine
         self.control: StepControl = self.engine.control
-        if self.model.method is not None and torch.is_grad_enabled():  # as the method is now, for derivatives later
+        by_code = self.model.method is not None and is_program(self.control.method)
+        if by_code and torch.is_grad_enabled():  # as the method is now, for derivatives later
             self.control = replace(self.control, method=copy.deepcopy(self.control.method))
         if self.carried is None and self.engine.carried is not None:
             self.carried = self.engine.carried, np.zeros(len(self.engine.carried), np.int64)
@@ -293,7 +294,7 @@ class KernelRun:
 
     def _program_numbers(self, written: WrittenMethod, method: EmbeddedMethod) -> dict[str, Any]:
         """The program of a method, and what its derivatives cost."""
-        self.of_method: Any = written.given()
+        self.of_method: Any = written.given
         cost = method.attempt_cost(self.chain.segment(0), self.chain.field.state_size)
         derivatives = cost - (method.evaluations - method.reads_start)
         self.used = written.evaluations_back + derivatives + written.pairs

@@ -1,12 +1,16 @@
-"""The program of an explicit tableau is written without being recorded: it is the recorded one, for any width."""
+"""The program of an explicit tableau is written without being recorded: it is the recorded one, for any width, and compiled."""
 
 from operator import add, mul
 
 import pytest
 import torch
+from conformance import agree, kernels_for_all, solve
+from on_gpu import ON_GPU
 from torch.testing import assert_close
 
-from discretize import EmbeddedRungeKutta
+import ctrnn
+from discretize import EmbeddedRungeKutta, integrate
+from discretize.kernels.cpp import solves
 from discretize.kernels.cpp.attempts import attempt_written
 from discretize.kernels.record.attempt import AttemptModule, calls_of
 from discretize.kernels.record.program import program_of
@@ -15,6 +19,8 @@ from discretize.kernels.record.values import ancestors
 from discretize.solvers.pairs import EXPLICIT_PAIRS
 
 TWICE = {"dtype": torch.float64}
+COARSE = {"rtol": 1e-3, "atol": 1e-3}
+TS = torch.tensor([0.0, 0.4, 1.1, 1.5], **TWICE)
 
 
 class Fehlberg2(EmbeddedRungeKutta):
@@ -104,3 +110,62 @@ def test_its_text_is_one_for_all_widths(name):
 def test_sums_so_far_do_not_wait_in_memory(name):
     # A loop for each state, the error and each cotangent, from where slopes lie: a sum so far would be a buffer.
     assert "Rows" not in attempt_written(tableau_values(tableau_of(PAIRS[name]), 2)).text
+
+
+def along(x):
+    return ctrnn.LinearPath(x, TS), None
+
+
+def check(method, width, batch=9, dtype=torch.float64):
+    dice = torch.Generator().manual_seed(0)
+    field = ctrnn.gated(2, width, generator=dice).to(dtype)
+    x = torch.randn(len(TS), batch, 2, generator=dice, dtype=dtype).requires_grad_()
+    h0 = torch.randn(batch, width, generator=dice, dtype=dtype).requires_grad_()
+    double = dtype == torch.float64  # in float32 another rounding may make another step of one that is just accepted
+    how = {"method": method, "counted": double, **COARSE}
+    agree("compiled", solve(field, along, x, h0, **how), 1e-12 if double else 1e-2)
+
+
+rows_of_any_width = pytest.mark.skipif(ON_GPU, reason="rows are for CPUs")
+
+
+@rows_of_any_width
+@pytest.mark.parametrize("width", [1, 2, 5])
+def test_rows_of_few_units_take_the_steps_of_torch(width, monkeypatch):
+    # Fields too long to be written number by number, that is in lanes, lie in rows.
+    monkeypatch.setattr(solves, "MOST_UNITS_IN_LANES", 0)
+    check("bosh3", width)
+
+
+@rows_of_any_width
+@pytest.mark.parametrize("name", ["fehlberg2", "random 4"])
+def test_a_pair_of_any_numbers_takes_the_steps_of_torch(name):
+    check(PAIRS[name], 7)
+
+
+@rows_of_any_width
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("batch", [1, 8, 70])
+@pytest.mark.parametrize("name", PAIRS)
+def test_every_pair_takes_the_steps_of_torch_in_any_batch(name, batch, dtype):
+    check(PAIRS[name], 8, batch, dtype)
+
+
+@rows_of_any_width
+def test_a_method_that_disagrees_with_torch_is_compared_once_and_others_go_on(monkeypatch):
+    asked, compare = list[str](), solves.disagreement
+
+    def differs(kernel, module, dtype, needs, method, written):
+        asked.append(method.name)
+        return "it is wrong" if method.name == "bosh3" else compare(kernel, module, dtype, needs, method, written)
+
+    monkeypatch.setattr(solves, "disagreement", differs)
+    field, x = ctrnn.gated(2, 7, generator=torch.Generator().manual_seed(5)).double(), torch.ones(4, 3, 2, **TWICE)
+    engines = []
+    with kernels_for_all("compiled"):
+        for name in ("bosh3", "tsit5", "bosh3", "tsit5"):
+            stats = integrate(field, along(x)[0], torch.zeros(3, 7, **TWICE), TS, method=name, **COARSE).stats
+            engines.append((stats["engine"], stats["engine_why"]))
+    assert asked == ["bosh3", "tsit5"]
+    assert engines == 2 * [("steps", "it is wrong"), ("compiled", None)]

@@ -1,4 +1,4 @@
-// Computes the stages of a step of a few samples at once, each sample's numbers in its own row, and goes back through them.
+// Computes the stages of a step of a few samples at once, each sample's numbers in its own row.
 #pragma once
 
 #include "solve.h"
@@ -117,7 +117,7 @@ class Stages {
     }
 
     void estimate(std::size_t s, real* to) { std::memcpy(to, slope(solve.method.stages, s), n.state * sizeof(real)); }
-#elif WRITTEN
+#else
     // Into y.
     void attempt(const std::vector<std::size_t>& on) {
 #if IMPLICIT
@@ -127,31 +127,6 @@ class Stages {
     }
 
     void estimate(std::size_t s, real* to) { std::memcpy(to, calls.errors[s], n.state * sizeof(real)); }
-#else
-    // Into y.
-    void attempt(const std::vector<std::size_t>& on) {
-        const Method& method = solve.method;
-        for (std::size_t stage = 1; stage <= method.stages; ++stage) {
-            for (std::size_t s : on) sum_up(method.rows[stage - 1], s, y[s]);
-            evaluate(on, stage, method.nodes[stage - 1], y);
-        }
-        if (method.last_is_next) return;
-        for (std::size_t s : on) sum_up(method.end, s, y[s]);
-    }
-
-    // h + dt sum of slopes
-    void sum_up(const Combination& of, std::size_t s, real* to) {
-        const real dt = real(slots[s].dt);
-        for (std::size_t i = 0; i < n.state; i += LANES)
-            store(to + i, load(h[s] + i) + dt * of.at(i, [&](std::size_t j) { return slope(j, s); }));
-    }
-
-    // The error of the step: dt sum of slopes
-    void estimate(std::size_t s, real* to) {
-        const real dt = real(slots[s].dt);
-        for (std::size_t i = 0; i < n.state; i += LANES)
-            store(to + i, dt * solve.method.error.at(i, [&](std::size_t j) { return slope(j, s); }));
-    }
 #endif
 
   private:
@@ -273,78 +248,5 @@ class Stages {
         }
     }
 };
-
-#if !IMPLICIT && !WRITTEN
-// Back through a few steps of an explicit pair at once: of_projected (like projected, added to).
-class StepsBack {
-  public:
-    StepsBack(const Solve& solve, real* of_projected)
-        : solve(solve), pullback(solve.model, SLOTS, solve.method.used), n(solve.model), of_projected(of_projected),
-          field(solve, SLOTS, solve.method.used), k(SLOTS * solve.method.used, n.state), y(SLOTS * solve.method.used, n.state),
-          kept(SLOTS * solve.method.used, n.kept), of_y(SLOTS * solve.method.used, n.state), of_slope(SLOTS, n.state) {}
-
-    void run(const std::vector<TakenStep>& on) {
-        const Tableau& method = solve.method;
-        const std::size_t rows = on.size();
-        for (std::size_t stage = 0; stage < method.used; ++stage) {
-            for (std::size_t m = 0; m < rows; ++m) {
-                const Step& step = on[m].step;
-                real* to = y[stage * rows + m];
-                if (!stage) std::memcpy(to, on[m].h, n.state * sizeof(real));
-                else
-                    for (std::size_t i = 0; i < n.state; i += LANES)
-                        store(to + i, load(on[m].h + i) + real(step.dt) * method.rows[stage - 1].at(i, [&](std::size_t j) {
-                                          return k[j * rows + m];
-                                      }));
-                field.read(stage, m, step.segment, on[m].sample, time(step, stage));
-            }
-            const std::size_t first = stage * rows;
-            field.evaluator.evaluate(stage, rows, y.at.data() + first, kept.at.data() + first, k.at.data() + first);
-            if (!solve.given.speed_terms) continue;
-            for (std::size_t m = 0; m < rows; ++m) scale(k[first + m], speed(on[m], stage), n.state);
-        }
-        for (std::size_t stage = method.used; stage-- > 0;) back(on, stage);
-        pullback.sum_up(method.used * rows, y);
-        for (std::size_t m = 0; m < rows; ++m)
-            for (std::size_t stage = 0; stage < method.used; ++stage) add_to(on[m].of_h, of_y[stage * rows + m], n.state);
-    }
-
-    void add(const StepsBack& other) { pullback.add(other.pullback); }
-    void write(const CtrnnSums* to) const { pullback.write(*to); }
-
-  private:
-    const Solve& solve;
-    Pullback pullback;
-    const Model& n;
-    real* of_projected;
-    Field field;
-    Rows k, y, kept, of_y, of_slope;
-
-    double time(const Step& step, std::size_t stage) const {
-        return step.tau + (stage ? solve.method.nodes[stage - 1] * step.dt : 0.0);
-    }
-
-    real speed(const TakenStep& taken, std::size_t stage) const {
-        return solve.speed(taken.step.segment, taken.sample, time(taken.step, stage));
-    }
-
-    // The cotangent of a stage's flow, from those of what its slope leads to; and of the state the slope was taken at.
-    void back(const std::vector<TakenStep>& on, std::size_t stage) {
-        const Tableau& method = solve.method;
-        const std::size_t rows = on.size(), first = stage * rows;
-        for (std::size_t m = 0; m < rows; ++m) {
-            const real dt = real(on[m].step.dt) * speed(on[m], stage);
-            for (std::size_t i = 0; i < n.state; i += LANES)
-                store(of_slope[m] + i, dt * method.columns[stage].at(i, [&](std::size_t j) {
-                                           return j == method.used ? on[m].of_h : of_y[j * rows + m];
-                                       }));
-        }
-        pullback.back(field.evaluator, stage, rows, y.at.data() + first, kept.at.data() + first, of_slope.at.data(),
-                      of_y.at.data() + first, [&](std::size_t m, const real* of) {
-                          solve.give(on[m].step.segment, on[m].sample, time(on[m].step, stage), of, of_projected);
-                      });
-    }
-};
-#endif
 
 }  // namespace

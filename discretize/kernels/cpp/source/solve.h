@@ -9,18 +9,17 @@
 #include "owned.h"
 #include "parallel.h"
 #include "rows.h"
+#include "tableau.h"
+using Method = Tableau;
 #else
 #include "written_model.h"
-#endif
 #if WRITTEN
 #include "written_method.h"
 using Method = WrittenMethod;
-#elif IMPLICIT
+#else
 #include "rosenbrock.h"
 using Method = Rosenbrock;
-#else
-#include "tableau.h"
-using Method = Tableau;
+#endif
 #endif
 
 namespace {
@@ -152,12 +151,12 @@ struct Solve {
 
     explicit Solve(const CtrnnProblem& p)
         : given(p), model(*p.model),
-#if WRITTEN
-          method(*p.method, p.order),
-#elif IMPLICIT
-          method(p.stages, p.c, p.a, p.b, p.e, p.gamma, p.order),
-#else
+#if LANEWISE
           method(p.stages, p.c, p.a, p.b, p.e, p.order),
+#elif WRITTEN
+          method(*p.method, p.order),
+#else
+          method(p.stages, p.c, p.a, p.b, p.e, p.gamma, p.order),
 #endif
           samples(p.batch), slots(LANEWISE ? smaller(SLOTS, padded(p.batch)) : SLOTS), last_segment(p.segments) {}
 

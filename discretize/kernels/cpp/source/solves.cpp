@@ -11,7 +11,7 @@
 #include "row_stages.h"
 #if WRITTEN
 #include "attempt_return.h"
-#elif IMPLICIT
+#else
 #include "rosenbrock_return.h"
 #endif
 #endif

@@ -1,4 +1,4 @@
-// An explicit pair, and weighted sums of slopes.
+// An explicit pair, as lanes read it, and weighted sums of slopes.
 #pragma once
 
 #include "simd.h"
@@ -21,7 +21,7 @@ struct Combination {
 };
 
 struct Tableau {
-    std::size_t stages, end_slope;   // after the first slope; that with which the next step may begin
+    std::size_t stages;              // after the first slope
     std::vector<double> nodes;       // of those
     std::vector<Combination> rows;   // what leads to each
     bool last_is_next;               // the last row leads to the end of the step
@@ -34,7 +34,6 @@ struct Tableau {
     // a (stages, stages), b (stages + 1,) or null where the last row is b, e (stages + 1,)
     Tableau(std::size_t stages, const double* c, const double* a, const double* b, const double* e, double order)
         : stages(stages),
-          end_slope(stages),
           nodes(c, c + stages),
           last_is_next(!b),
           end(b ? b : a + (stages - 1) * stages, b ? stages + 1 : stages),
