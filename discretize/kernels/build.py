@@ -27,7 +27,7 @@ from pathlib import Path
 
 from discretize.kernels.cache import Cache, loaded, private_folder
 
-__all__ = ["Libraries", "CppSource", "Unavailable", "begin", "compiler", "library", "toolchain"]
+__all__ = ["Libraries", "CppSource", "Unavailable", "begin", "compiler", "is_built", "library", "toolchain"]
 
 COMPILERS = ("c++", "g++", "clang++")
 # No -ffast-math: it drops nan and inf, and linking it changes the arithmetic of the whole process. -Wno-psabi: gcc has a note
@@ -105,7 +105,7 @@ def library(source: CppSource, definitions: Mapping[str, str | int]) -> ctypes.C
     """
     if sys.platform == "win32":
         raise Unavailable(WINDOWS)
-    defined = tuple(sorted(f"-D{name}={int(v) if isinstance(v, int) else v}" for name, v in definitions.items()))
+    defined = _defined(definitions)
     request = (source, defined, *map(os.environ.get, ENVIRONMENT))
     made = _made.get(request)
     if made is None:
@@ -116,6 +116,18 @@ def library(source: CppSource, definitions: Mapping[str, str | int]) -> ctypes.C
     if isinstance(made, str):
         raise Unavailable(made)
     return made
+
+
+def is_built(source: CppSource, definitions: Mapping[str, str | int]) -> bool:
+    """Whether a library is loaded or kept on disk, so that no compiler has to run for it."""
+    defined, cache = _defined(definitions), Cache()
+    if isinstance(_made.get((source, defined, *map(os.environ.get, ENVIRONMENT))), ctypes.CDLL):
+        return True
+    try:
+        keys = _flags_by_key(source, defined, source.texts(), _compiler())
+    except (Unavailable, OSError):
+        return False
+    return any(True for key in keys for _ in cache.contents(key))
 
 
 def begin(source: CppSource, definitions: Mapping[str, str | int]) -> None:
@@ -154,11 +166,7 @@ def _attempt(source: CppSource, defined: tuple[str, ...]) -> ctypes.CDLL | str:
 
 def _found_or_built(source: CppSource, defined: tuple[str, ...]) -> ctypes.CDLL:
     texts, compiler, cache = source.texts(), _compiler(), Cache()
-    extra = _words("CTRNN_CXXFLAGS")
-    flags_of = {}
-    for tuning in TUNINGS:
-        flags = (*FLAGS, *tuning, *source.flags, *defined, *extra)
-        flags_of[_key(texts, flags, compiler)] = flags
+    flags_of = _flags_by_key(source, defined, texts, compiler)
     for key in flags_of:
         if found := cache.library(key):
             return found
@@ -177,6 +185,18 @@ def _found_or_built(source: CppSource, defined: tuple[str, ...]) -> ctypes.CDLL:
         f"{_called(compiler)} made no library of {source.path.name} (exit code {code}){_quoted(said)}\n"
         f"Another compiler can be named in CXX. {SLOWER}"
     )
+
+
+def _defined(definitions: Mapping[str, str | int]) -> tuple[str, ...]:
+    return tuple(sorted(f"-D{name}={int(v) if isinstance(v, int) else v}" for name, v in definitions.items()))
+
+
+def _flags_by_key(
+    source: CppSource, defined: tuple[str, ...], texts: Mapping[str, bytes], compiler: Compiler
+) -> dict[str, tuple[str, ...]]:
+    """The compiler's flags in the order of trying, by the keys of what they make."""
+    every = [(*FLAGS, *tuning, *source.flags, *defined, *_words("CTRNN_CXXFLAGS")) for tuning in TUNINGS]
+    return {_key(texts, flags, compiler): flags for flags in every}
 
 
 def _loaded(content: bytes, compiler: Compiler) -> ctypes.CDLL:

@@ -10,6 +10,7 @@ from contextvars import ContextVar
 
 __all__ = [
     "PRICE",
+    "LIVE",
     "KernelReady",
     "Stopwatch",
     "Waiting",
@@ -21,6 +22,7 @@ __all__ = [
 ]
 
 PRICE = 4.0  # seconds that a kernel takes to build
+LIVE = 'a live step builds no kernel; calls of whole sequences do, and fused="always"'
 
 
 class Waiting(str):

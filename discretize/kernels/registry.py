@@ -105,7 +105,7 @@ class Uses:
     def waiting(self) -> Waiting | None:
         """Why these calls have not paid for a kernel yet."""
         if not price.may_build():
-            return Waiting('a live step builds no kernel; calls of whole sequences do, and fused="always"')
+            return Waiting(price.LIVE)
         if self.seconds >= price.PRICE:
             return None
         return Waiting(

@@ -14,11 +14,12 @@ import torch
 from torch import Tensor, nn
 from torch.fx import Graph, GraphModule
 
-from discretize.kernels.build import CppSource, Libraries, Unavailable, library
+from discretize.kernels.build import CppSource, Libraries, Unavailable, is_built, library
 from discretize.kernels.cpp.attempts import attempt_written
 from discretize.kernels.cpp.programs import PRODUCTS, REALS, SOURCES, GivenProgram, ProgramStructure
 from discretize.kernels.cpp.rows import CppText
 from discretize.kernels.eligibility import tensor_reason, warn_once
+from discretize.kernels.price import LIVE
 from discretize.kernels.record.attempt import START, AttemptModule, FieldCalls, calls_of
 from discretize.kernels.record.attributes import attributes_of
 from discretize.kernels.record.guards import Guards
@@ -126,17 +127,19 @@ def _request(state: int, dtype: torch.dtype) -> tuple[object, ...]:
     return AttemptModule, state, dtype, torch.get_default_dtype()
 
 
-def method_of(method: EmbeddedMethod, state: int, dtype: torch.dtype) -> WrittenMethod | str:
-    """The program of a method for states of so many units, made where there is none yet; or why it has none."""
+def method_of(method: EmbeddedMethod, state: int, dtype: torch.dtype, wait: bool) -> WrittenMethod | str:
+    """The program of a method for states of so many units, or why there is none; wait: for the compiler, if it has to run."""
     if (pair := tableau_of(method)) is None:
-        return _recorded(method, state, dtype)
+        return _recorded(method, state, dtype, wait)
+    if not wait and not all(is_built(*each) for each in libraries_of(method, dtype)):
+        return LIVE
     try:
         return _of_tableau(pair, state, dtype)
     except Unavailable as error:
         return warn_once(str(error))
 
 
-def _recorded(method: EmbeddedMethod, state: int, dtype: torch.dtype) -> WrittenMethod | str:
+def _recorded(method: EmbeddedMethod, state: int, dtype: torch.dtype, wait: bool) -> WrittenMethod | str:
     request = _request(state, dtype)
     if entry := known(method, request, wait=True):
         return _written(entry.kernel, method, state, dtype, entry.attributes.tensors)
@@ -153,7 +156,7 @@ def _recorded(method: EmbeddedMethod, state: int, dtype: torch.dtype) -> Written
         return f"the `attempt` of {method!r} has no kernel: it learns, and gradients to a method's own tensors have none"
     wanted = dict.fromkeys(module.of_field, True)
     make, libraries = partial(_made, module, calls, dtype), [(PRODUCTS, {"REAL": REALS[dtype]})]
-    found = kernel_of(module, attributes, wanted, dtype, make, attempt_written, libraries, guards, uses, True)
+    found = kernel_of(module, attributes, wanted, dtype, make, attempt_written, libraries, guards, uses, wait)
     remember(method, request, guards, attributes, found, uses)
     return _written(found, method, state, dtype, attributes.tensors)
 

@@ -55,6 +55,7 @@ from discretize.kernels.eligibility import (
     waits_for_kernels,
 )
 from discretize.kernels.pieces import projected_of, readable, reads_samples
+from discretize.kernels.price import may_build
 from discretize.kernels.record.attributes import attributes_of
 from discretize.kernels.record.counters import without_counters
 from discretize.kernels.record.guards import Guards
@@ -182,7 +183,7 @@ class SolveEngine(NamedTuple):
     made: Callable[[FlowModule, torch.dtype, SolveNeeds, Program[Any], Recorder], SolveKernel | str]
     libraries: Callable[[Writer[Any], SolveNeeds, torch.dtype, EmbeddedMethod], Libraries] = lambda *_: ()
     each_atol: bool = True
-    method: Callable[[EmbeddedMethod, int, torch.dtype], WrittenMethod | str] | None = None
+    method: Callable[[EmbeddedMethod, int, torch.dtype, bool], WrittenMethod | str] | None = None
 
 
 @dataclass(frozen=True)
@@ -226,7 +227,7 @@ def plan_by(how: SolveEngine, request: SolveRequest, fused: Fused) -> SolvePlan 
     weights, kernel = _found(how, module, needs, h0.dtype, method, uses, wait, request.check)
     if isinstance(kernel, str):
         return kernel
-    written = _program(how, kernel, module, needs, method, h0)
+    written = _program(how, kernel, module, needs, method, h0, wait)
     scales = written is None or isinstance(written, str) or written.calls.scales
     if moves and not scales:  # segments are clocks' speeds there
         return f"gradients to times are wanted, and {method!r} reads dt otherwise than as dt times slopes"
@@ -243,13 +244,13 @@ def _no_program(how: SolveEngine, method: EmbeddedMethod, h0: Tensor) -> str | N
 
 
 def _program(
-    how: SolveEngine, kernel: SolveKernel, module: FlowModule, needs: SolveNeeds, method: EmbeddedMethod, h0: Tensor
+    how: SolveEngine, kernel: SolveKernel, module: FlowModule, needs: SolveNeeds, method: EmbeddedMethod, h0: Tensor, wait: bool
 ) -> WrittenMethod | str | None:
     """The program of a method, compared with torch at its first use with a field; or why there is none; None where the kernel
     takes no programs."""
     if how.method is None or not (isinstance(kernel, _Kernel) and kernel.by_program):
         return None
-    written = how.method(method, h0.shape[-1], h0.dtype)
+    written = how.method(method, h0.shape[-1], h0.dtype, wait or may_build())
     if isinstance(written, str):
         return written
     differs = written.kernel.differs
@@ -318,7 +319,7 @@ def plan_of_flow(found: KnownKernel, request: SolveRequest) -> SolvePlan | str:
     request.engine.start(chain, chain.driven.batch)
     module = FlowModule(chain.field, projected.shape[-1])
     needs = SolveNeeds.of(chain, request.engine, projected, None)
-    method = _program(_COMPILED, found.kernel, module, needs, request.engine.control.method, request.h0)
+    method = _program(_COMPILED, found.kernel, module, needs, request.engine.control.method, request.h0, False)
     if isinstance(method, str):
         return method
     return SolvePlan(Model(found.kernel, module, method), chain, projected, found.attributes.tensors)

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from discretize.kernels import build, cache
-from discretize.kernels.build import CppSource, Unavailable, library
+from discretize.kernels.build import CppSource, Unavailable, is_built, library
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="nothing is compiled there")
 
@@ -137,6 +137,22 @@ def entries(tmp_path):
 
 
 # What is made
+
+
+def test_a_library_is_built_once_it_is_loaded_or_on_disk_and_no_compiler_is_asked(source, counting, monkeypatch):
+    given = {"REAL": "double", "FACTOR": 2}
+    assert not is_built(source, given)
+    assert not counting.calls
+    answer(source)
+    assert is_built(source, given)
+    assert not is_built(source, given | {"FACTOR": 3})
+    forget(monkeypatch)
+    assert is_built(source, given)
+    shutil.rmtree(os.environ["CTRNN_CACHE"])
+    assert not is_built(source, given)
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    assert not is_built(source, given)
+    assert len(counting.calls) == 1
 
 
 def test_a_library_computes_what_its_source_and_definitions_say(source, counting):

@@ -14,6 +14,7 @@ import ctrnn
 import discretize
 from discretize import ContinuousRNN, DiscreteCell, DiscreteRNN, EulerMaruyama, Event, Layers, SequenceModel
 from discretize.kernels import price, registry
+from discretize.kernels.cpp import methods
 from discretize.sequences import live
 
 
@@ -229,6 +230,23 @@ def test_no_live_step_builds_a_kernel_however_long_steps_have_taken(monkeypatch)
             finally:
                 torch.use_deterministic_algorithms(False)
     assert price.may_build()
+
+
+def test_no_live_step_compiles_a_method_under_a_field_that_has_a_kernel(monkeypatch):
+    def built(*_):
+        raise AssertionError("a live step began to build a method")
+
+    field, whys = ctrnn.gated(INPUT, 9, dtype=torch.float64), []
+    with torch.no_grad():
+        ContinuousRNN(field, fused="always")(samples())
+        monkeypatch.setattr(methods, "is_built", lambda *_: False)
+        monkeypatch.setattr(methods, "_of_tableau", built)
+        monkeypatch.setattr(methods, "kernel_of", lambda *given: price.LIVE if not given[-1] else built())
+        for method in ("bosh3", discretize.StepDoubling("heun")):
+            module = ContinuousRNN(field, method)
+            streamed(module, samples())
+            whys.append(module.stats["engine_why"])
+    assert whys == [price.LIVE, price.LIVE]
 
 
 def test_a_stream_counts_as_steps_that_may_overshoot():
