@@ -235,7 +235,7 @@ REFUSED = {
     "a transpose": (lambda f, tau, dt, s, h, k: (h + s * (f.jacobian(tau, h).mT @ k[..., None])[..., 0], s * k), "mT"),
     "a mask": (
         lambda f, tau, dt, s, h, k: (h + s * ((f.jacobian(tau, h) * eye(h)) @ k[..., None])[..., 0], s * k),
-        "mul",
+        "no number of each sample",
     ),
     "another matrix": (
         lambda f, tau, dt, s, h, k: (h + torch.linalg.solve(f.jacobian(tau, h) + torch.ones(7, 7).to(h), s * k), s * k),
