@@ -51,6 +51,12 @@ def test_a_method_by_code_is_compiled_and_takes_the_steps_of_torch(name):
     check(METHODS[name])
 
 
+def test_the_way_back_on_a_clock_reads_cotangents_that_two_slopes_share_as_they_were():
+    # Heun's two slopes have one cotangent, which the driver multiplies by the clock's speed where it goes back through the first.
+    clock = ctrnn.SmoothWarp(1.5, torch.tensor([0.3, 0.1]), torch.tensor([-0.2, 0.15]))
+    check(HeunByHand(), path=lambda x: (ctrnn.WarpedPath(ctrnn.HermitePath(x, TS), clock), clock.speed))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("batch", [1, 7, 8, 9, 70])
