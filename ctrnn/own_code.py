@@ -9,12 +9,14 @@ does not inherit the methods that we derived from the original one.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
+from operator import is_
 from typing import TypeGuard, TypeVar, overload
 
 from torch import nn
 
-__all__ = ["HOOKS", "computes_as", "described", "inherits_beside", "nearest", "own_code", "without_derived"]
+__all__ = ["HOOKS", "computes_as", "described", "exchanged_method", "inherits_beside", "nearest", "own_code", "without_derived"]
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -38,11 +40,16 @@ WORDS |= {"extra_repr", "reset_parameters", "flatten_parameters", "formula", "eq
 OURS = ("ctrnn", "discretize")
 WORDS |= {"train", "eval", "to", "_apply", "state_dict", "load_state_dict", "_save_to_state_dict", "_load_from_state_dict"}
 WORDS |= {"parameters", "named_parameters", "zero_grad", "__dir__", "__sizeof__"}
+FOLDERS = tuple(os.path.join(os.path.dirname(os.path.dirname(__file__)), package, "") for package in OURS)
+DECORATORS = ("contextlib.py", "_contextlib.py", "functools.py")  # of the standard library and torch, around our functions
 HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")  # tables of an nn.Module
+
+_as_written: dict[type, tuple[object, ...]] = {}  # what is in a class, once it was found to be this project's
 
 
 def own_code(thing: object, kind: type) -> str | None:
-    """Name the first method that an object or its class overrides of `kind`, or a hook of it; None if there is none."""
+    """Name the first method that an object or its class overrides of `kind`, a hook of it, or a method that was exchanged on
+    `kind` itself; None if there is none."""
     for cls in type(thing).__mro__:
         if cls is kind:
             break
@@ -56,7 +63,36 @@ def own_code(thing: object, kind: type) -> str | None:
         for name in HOOKS:
             for hook in getattr(thing, name).values():
                 return f"a hook, {getattr(hook, '__qualname__', type(hook).__name__)}"
+    return exchanged_method(kind)
+
+
+def exchanged_method(kind: type) -> str | None:
+    """Name the first method of a class of this project, or of one that it inherits, that others put there; None without one."""
+    for cls in kind.__mro__:
+        if cls.__module__.partition(".")[0] not in OURS:
+            continue
+        values, as_written = vars(cls).values(), _as_written.get(cls, ())
+        if len(values) == len(as_written) and all(map(is_, values, as_written)):
+            continue
+        for name, value in vars(cls).items():
+            if name not in WORDS and not _is_written_for(value, name, kind):
+                return f"`{cls.__name__}.{name}`, exchanged on the class"
+        _as_written[cls] = tuple(values)
     return None
+
+
+def _is_written_for(value: object, name: str, kind: type) -> bool:
+    """Return whether a method is one that this project wrote, for this class or one that it inherits."""
+    function = getattr(value, "fget", None) or getattr(value, "func", None) or getattr(value, "__func__", value)
+    if not callable(function):
+        return True
+    code = getattr(function, "__code__", None)
+    wrapped = getattr(function, "__wrapped__", None)
+    if code is None or (wrapped is not None and os.path.basename(code.co_filename) in DECORATORS):
+        return wrapped is not None and _is_written_for(wrapped, name, kind)
+    if not code.co_filename.startswith(FOLDERS):
+        return name.startswith("__") and code.co_filename.startswith("<")  # as dataclasses write
+    return "<locals>" in code.co_qualname or code.co_qualname.partition(".")[0] in {cls.__name__ for cls in kind.__mro__}
 
 
 def nearest(thing: object, *kinds: type[A]) -> type[A] | None:

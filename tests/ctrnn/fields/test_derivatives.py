@@ -1,14 +1,17 @@
 """Jacobians of relaxations in closed form are those of forward mode, with their derivatives, for every part."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
 from torch.testing import assert_close
 
 import ctrnn
+from ctrnn.fields.parts import Affine
 from ctrnn.fields.rates import RATES, SIGMOID
 from ctrnn.forward import jacobian_of
+from ctrnn.own_code import own_code
 from ctrnn.parts import (
     AdditiveCandidate,
     ConstantRate,
@@ -166,6 +169,34 @@ def test_another_function_of_a_part_may_mix_its_units(part):
         field.rate.activation = replace(SIGMOID, function=lambda a: torch.softmax(a, -1))
     projected, h = field.project(torch.randn(2)).detach(), torch.randn(4)
     assert_close(field.jacobian(projected, h), jacobian_of(lambda u: field.flow(projected, u), h))
+
+
+EXCHANGED = {
+    "flow of a candidate": (TanhCandidate, "flow", lambda self, projected, h: projected + h.roll(1, -1) ** 2),
+    "function of a candidate": (TanhCandidate, "function", lambda self, a: torch.softmax(a, -1)),
+    "function of a candidate, a library's": (TanhCandidate, "function", staticmethod(partial(torch.softmax, dim=-1))),
+    "preactivation of all": (Affine, "preactivation", lambda self, projected, h: projected + h.roll(1, -1) ** 2),
+    "flow of a rate": (FixedRate, "flow", lambda self, projected, h: 1 + h.square()),
+    "decay": (PowerDecay, "forward", lambda self, h: h * h.square().sum(-1, keepdim=True)),
+    "function of another of ours": (TanhCandidate, "function", ReluCandidate.function),
+}
+
+
+@pytest.mark.parametrize("what", EXCHANGED)
+def test_a_method_that_is_exchanged_on_our_class_has_the_jacobian_of_its_own(what, monkeypatch):
+    kind, name, method = EXCHANGED[what]
+    field = field_of("tanh", "fixed", "power")
+    projected, h = field.project(torch.randn(2)).detach(), torch.rand(4) + 0.1
+    before = field.jacobian(projected, h)
+    monkeypatch.setattr(kind, name, method)
+    assert own_code(part_of(field, kind), type(part_of(field, kind))) == f"`{kind.__name__}.{name}`, exchanged on the class"
+    assert_close(field.jacobian(projected, h), jacobian_of(lambda u: field.flow(projected, u), h))
+    monkeypatch.undo()
+    assert_close(field.jacobian(projected, h), before, rtol=0, atol=0)
+
+
+def part_of(field, kind):
+    return next(part for part in (field.candidate, field.rate, field.decay) if isinstance(part, kind))
 
 
 class Called(torch.nn.Module):

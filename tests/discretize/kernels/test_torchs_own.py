@@ -83,6 +83,23 @@ def test_doors_that_give_all_states_take_it_too(kind, run):
     assert_close(found.hs[1:], discretize.DiscreteRNN(field, fused=False)(x, h)[0])
 
 
+@pytest.mark.parametrize(
+    ("kind", "of", "name"),
+    [("plain", ctrnn.parts.TanhCandidate, "function"), ("GRU", ctrnn.parts.ResetCandidate, "preactivation")],
+)
+def test_a_field_of_ours_whose_class_was_changed_as_a_whole_is_left_to_steps(kind, of, name, monkeypatch):
+    field = of_torch(kind)
+    x, h = given(field)
+    before = discretize.DiscreteRNN(field, fused=False)(x, h)[0]
+    method = vars(of)[name]
+    monkeypatch.setattr(of, name, lambda self, *given: 0.5 * method(self, *given))
+    rnn = discretize.DiscreteRNN(field)
+    found = rnn(x, h)[0]
+    assert rnn.stats["engine"] == "steps"
+    assert_close(found, discretize.DiscreteRNN(field, fused=False)(x, h)[0])
+    assert (found - before).abs().max() > 0.01
+
+
 def test_the_states_of_an_lstm_in_all_are_left_to_steps():
     field = of_torch("LSTM")
     found = discretize.unroll(discretize.DiscreteCell(field), *given(field))
