@@ -40,11 +40,6 @@ KINDS = (
     (named.lstm, nn.LSTMCell, nn.LSTM),
 )
 
-PARTS = (LSTMField, Relaxation, TanhCandidate, ReluCandidate, ResetCandidate, FixedRate, GateRate, LinearDecay, Affine)
-# Of their classes as they are written: methods can be exchanged.
-METHODS = {kind: dict(vars(kind)) for part in PARTS for kind in part.__mro__ if kind.__module__.startswith("ctrnn.")}
-CALLED = ("flow", "project", "forward", "visible", "__call__")
-
 
 @torch.no_grad()
 def from_torch(module: nn.Module) -> VectorField:
@@ -236,8 +231,6 @@ def _learns(parts: list[Tensor | None]) -> bool:
 
 def torch_kind(field: VectorField) -> type[nn.RNNCell] | type[nn.GRUCell] | type[nn.LSTMCell] | None:
     """Return the class of torch's cell that is the unit Euler step of a field; None where torch has none."""
-    if any(vars(kind).get(name) is not own.get(name) for kind, own in METHODS.items() for name in CALLED):
-        return None
     if computes_as(field, LSTMField) and computes_as(field.decay, LinearDecay) and computes_as(field.gates, Affine):
         return nn.LSTMCell
     if computes_as(field, Relaxation) and computes_as(field.decay, LinearDecay):
