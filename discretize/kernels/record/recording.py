@@ -54,6 +54,13 @@ __all__ = [
 OURS = (__file__, copy.__file__, inspect.getfile(Rewritten), os.path.join(os.path.dirname(__file__), "rewriting.py"))
 
 FRAME = re.compile(r'^ *(File "(.+)", line (\d+), in .*)(?:\n(?! *File ") *(.*))?', re.MULTILINE)
+# What torch's errors name where code leaves tensors, and what the code does.
+OUTSIDE = {
+    "SymInt": "makes a number of the size of the batch",
+    "SymFloat": "makes a number of what is in tensors",
+    "SymBool": "makes a truth value of what is in tensors",
+    ".numpy()": "makes NumPy's arrays of tensors",
+}
 WHOLE = {"diagonal_backward"}  # which torch takes apart into what it cannot record
 
 # Operations that give the same numbers in axes of other sizes, or repeated along axes.
@@ -384,6 +391,8 @@ def _in_the_user_s_words() -> Iterator[None]:
         kind, line = type(error).__name__, own_line(traceback.extract_tb(error.__traceback__))
         if "DataDependent" in kind or "DynamicOutputShape" in kind:
             raise ValueError(f"the code branches on the values of tensors{line}; write it with torch.where.") from error
+        if what := next((does for word, does in OUTSIDE.items() if word in str(error)), None):
+            raise ValueError(f"the code {what}{line}, of which nothing can be recorded; keep to operations of torch.") from error
         if isinstance(error, RuntimeError):
             raise ValueError(
                 f"torch cannot record the code at a batch of unknown size{line}: {str(error).splitlines()[0]}"

@@ -3,6 +3,7 @@ them."""
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from conformance import agree, kernels_for_all, ran, solve
@@ -307,6 +308,14 @@ REFUSED = {
         "the Jacobian",
     ),
     "a branch": (lambda f, tau, dt, step, h, k: (h + step * k if k.sum() > 0 else h, step * k), "branches on the values"),
+    "a rounded number": (
+        lambda f, tau, dt, step, h, k: (h + step * k * float(f"{step.max().item():.3g}"), step * k),
+        "the code makes a number of what is in tensors (",
+    ),
+    "an array": (
+        lambda f, tau, dt, step, h, k: (h + step * k * torch.from_numpy(np.sqrt(step.detach().numpy())), step * k),
+        "the code makes NumPy's arrays of tensors (",
+    ),
     "other times": (lambda f, tau, dt, step, h, k: (h + step * f(tau + dt * dt, h), step * k), "a time that is not tau + c dt"),
     "other times of long steps": (
         lambda f, tau, dt, step, h, k: (h + step * f(tau + dt.clamp(max=2.0), h + step * k), step * k),
