@@ -15,7 +15,7 @@ import gc
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -77,6 +77,21 @@ class Processes:
         with _others_needed():
             torch.distributed.broadcast_object_list(sent, 0)
         return sent[0]
+
+    def by_first(self, work: Callable[[], T]) -> T | None:
+        """Let the first process do what is its own, and have all refuse what it refuses; None in the others.
+
+        Raises:  UsageError, in all processes with the same words.
+        """
+        done, error = None, None
+        if not self.rank:
+            try:
+                done = work()
+            except UsageError as refused:
+                error = refused
+        if why := self.from_first(error and str(error)):
+            raise error or UsageError(why)
+        return done
 
 
 ALONE = Processes()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from inspect import signature
@@ -88,24 +88,33 @@ def train(
     """
     folder, processes = Path(folder), joined(configuration.training.batch)
     logs = checked_logs(log)
-    before = _completed(configuration, folder) if resume and not processes.rank else None
-    if before is not None and logs:
-        with held_folder(folder, configuration, resume):
-            send_rest(folder, configuration, logs)
+    before = processes.by_first(lambda: _already(configuration, folder, logs)) if resume else None
     if processes.any(before is not None):
         return before or Outcome(configuration.untrained_model(), {}, 0.0, configuration.training.steps, already=True)
     run = _begun(configuration, processes)
-    if processes.rank:
-        return _carried_out(run, folder, NoRecord())
-    about = run.threads, run.device.type, processes.size
-    with (
-        held_folder(folder, configuration, resume),
-        logged(folder, configuration, logs) as senders,
-        RunRecord(folder, configuration, *about) as record,
-        progress_bar("train", progress is True, configuration.training.steps, "step") as show,
-    ):
+    with ExitStack() as until_done:
+
+        def opened() -> LoggedRecord:
+            until_done.enter_context(held_folder(folder, configuration, resume))
+            senders = until_done.enter_context(logged(folder, configuration, logs))
+            record = RunRecord(folder, configuration, run.threads, run.device.type, processes.size)
+            return LoggedRecord(until_done.enter_context(record), senders)
+
+        record = processes.by_first(opened)
+        if record is None:
+            return _carried_out(run, folder, NoRecord())
+        show = until_done.enter_context(progress_bar("train", progress is True, configuration.training.steps, "step"))
         told = (lambda step, loss, rate: show(step)) if progress is True else progress or None
-        return _carried_out(run, folder, LoggedRecord(record, senders), told, evaluated, configuration)
+        return _carried_out(run, folder, record, told, evaluated, configuration)
+
+
+def _already(configuration: Configuration, folder: Path, logs: Sequence[Any]) -> Outcome | None:
+    """The outcome of a run that is finished, whose logs get the rest of its rows; None of one that is not."""
+    before = _completed(configuration, folder)
+    if before is not None and logs:
+        with held_folder(folder, configuration, resume=True):
+            send_rest(folder, configuration, logs)
+    return before
 
 
 def _begun(configuration: Configuration, processes: Processes = ALONE) -> Training:
@@ -271,7 +280,7 @@ class Training(Loop):
 
     def _backward(self, batches: Sequence[Batch]) -> float:
         """Compute the loss of this process's share of a step's batches, and its gradients; their means over processes are those
-        of the batches, by what counts in them; of a likelihood, by the values that are seen."""
+        of the batches, by what counts in them; of a likelihood, by the values that are seen. Of nothing they are 0, and none."""
         task, total = self.task, torch.zeros((), device=self.device)
         whole, all_seen = (sum(map(count, batches)) / self.processes.size for count in (task.weight, self._seen))
         self._count_calls()
@@ -280,7 +289,7 @@ class Training(Loop):
             if self.processes.size > 1:
                 mine = self.processes.share(batch.size)
                 part, noise = task.part(batch, mine), {name: keys[mine] for name, keys in noise.items()}
-            share, seen = task.weight(part) / whole, self._seen(part) / (all_seen or 1.0)
+            share, seen = task.weight(part) / (whole or 1.0), self._seen(part) / (all_seen or 1.0)
             if share or seen:
                 masks = drawing(generator(self.settings.seed, "drawn", k, self.processes.rank))  # of dropout
                 with masks, torch.autocast(self.device.type, torch.bfloat16, enabled=self.settings.precision == "bfloat16"):

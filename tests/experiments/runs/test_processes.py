@@ -20,6 +20,7 @@ from torch.testing import assert_close
 from experiments.runs.checkpoints import NEWEST, read_state
 from experiments.runs.configuration import configuration_from_words
 from experiments.runs.evaluation import torch_defaults
+from experiments.runs.folder import held_folder
 from experiments.runs.processes import ALONE, MeanGradients, Processes, joined
 from experiments.runs.stopping import StoppedError
 from experiments.runs.training import Training
@@ -220,6 +221,35 @@ def test_a_likelihood_is_the_mean_over_all_values_that_are_seen_however_they_are
     assert losses == pytest.approx(loss, rel=1e-6)
 
 
+@pytest.mark.parametrize("likelihood", [0.0, 0.5])
+def test_a_step_in_which_nothing_counts_has_no_loss_and_moves_no_weight(likelihood, monkeypatch):
+    monkeypatch.setenv("CTRNN_FUSED", "0")
+    chosen = configuration_from_words(
+        "delayed-match", "gru-ode-bayes", "euler", ["hidden=3", f"likelihood={likelihood}", "threads=1"]
+    )
+    batch = chosen.task.batch(3, generator(0))
+    batch = replace(batch, counts=torch.zeros_like(batch.counts), lengths=torch.zeros(3, dtype=torch.long))
+    for processes in (ALONE, Processes(0, 2), Processes(1, 2)):
+        run = Training(chosen.untrained_model(), chosen.task, chosen.training)
+        run.processes = processes
+        assert run._backward([batch]) == 0.0
+        assert all(weight.grad is None for weight in run.parameters)
+
+
+def test_what_the_first_process_refuses_all_refuse_in_its_words(monkeypatch):
+    def refuses():
+        raise UsageError("the folder holds another run")
+
+    sent = []
+    monkeypatch.setattr(Processes, "from_first", lambda self, value: sent.append(value) or sent[0])
+    for rank in range(2):
+        with pytest.raises(UsageError, match="the folder holds another run"):
+            Processes(rank, 2).by_first(refuses)
+    assert sent == ["the folder holds another run", None]
+    sent.clear()
+    assert [Processes(rank, 2).by_first(lambda: "a record") for rank in range(2)] == ["a record", None]
+
+
 def test_alone_nothing_is_sent_and_one_error_is_its_own(monkeypatch):
     assert joined(1) is ALONE
     with torch_defaults(1, torch.float32):  # a loss in double precision keeps its digits all the same
@@ -357,6 +387,23 @@ def test_two_processes_then_one_then_two_train_as_one(tmp_path):
     assert_close(ours, theirs, rtol=0, atol=1e-6)
     losses = [[float(row["loss"]) for row in rows(tmp_path / name)] for name in ("parts", "one")]
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["other settings", "in use"])
+def test_a_folder_that_the_first_process_refuses_is_refused_by_all_and_nobody_is_gone(how, tmp_path):
+    if how == "in use":
+        chosen = configuration_from_words("recall", "gated", "euler", ["steps=10"])
+        with held_folder(tmp_path, chosen, resume=True):
+            done = subprocess.run(command(tmp_path, 2, "steps=10"), cwd=ROOT, capture_output=True, text=True, check=False)
+        why = "another process trains in"
+    else:
+        trained(tmp_path, 1, "steps=10", "length=10")
+        done = subprocess.run(command(tmp_path, 2, "steps=10", "length=11"), cwd=ROOT, capture_output=True, text=True, check=False)
+        why = "holds a run of other settings"
+    assert done.returncode != 0
+    assert done.stderr.count(why) == 2  # each process says why
+    assert "is gone" not in done.stderr
 
 
 FULL = """
