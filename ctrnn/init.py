@@ -42,6 +42,7 @@ __all__ = [
     "chrono_",
     "gate_bias_",
     "initial_rate_",
+    "inverse_gamma_",
     "recurrent_balanced_",
     "recurrent_normal_",
     "slow_decay_",
@@ -54,6 +55,8 @@ Draw = Callable[[int], Tensor]  # n -> n time scales, float64
 LONGEST = 2**24
 # Beyond, float64 cannot tell whole numbers apart.
 MOST = 2**53
+# Rates of 1/T beyond are as this one: 1 - e^(-1/T) must stay below 1 in float64.
+FASTEST = 30.0
 # The largest P(T = k) log 2/(1/log k - 1/log(k + 1)), but for the constant that normalizes P, is 1.0089, at k = 15: see `_slow`.
 ENVELOPE = 1.01
 
@@ -252,6 +255,33 @@ def slow_decay_(module: M, *, largest: float = LONGEST, generator: torch.Generat
     if isinstance(module, Tensor):
         _fill(module, draw)
         return module
+    return _initialize(module, draw)
+
+
+@answered
+def inverse_gamma_(module: M, shape: float = 0.56, scale: float = 1.0, *, generator: torch.Generator | None = None) -> M:
+    r"""Do as `chrono_` for times of an inverse-gamma law: what units keep on the average falls as a power of time.
+
+        mean of e^(-n/T) = (1 + n/scale)^(-shape)
+
+    T is the time in which the steps of a cell with sigmoid gates fall to 1/e, sigma(b_f) = e^(-1/T), which any T > 0 has; the
+    rate, which `ctrnn.timescales` inverts, is 1 - e^(-1/T). T has no mean where `shape` is 1 or less.
+
+    Args:    module: as for `chrono_`; shape, scale: of the law, above 0, the scale in samples; generator.
+    Returns: the module.
+    Raises:  as `chrono_`; ValueError for numbers that are not above 0.
+    Source:  Mahto, Vo, Turek and Huth 2021, "Multi-timescale representation learning in LSTM language models", whose code gives
+             the units of the second of three layers the quantiles of this law, shape 0.56 and scale 1, and keeps them.
+    """
+    alpha, beta = checks.positive_number("shape", shape), checks.positive_number("scale", scale)
+    checks.is_generator(generator)
+    device = "cpu" if generator is None else generator.device
+
+    def draw(n: int) -> Tensor:
+        alphas = torch.full((n,), alpha, dtype=torch.float64, device=device)
+        rates = torch._standard_gamma(alphas, generator=generator) / beta
+        return -1 / torch.expm1(-rates.clamp(max=FASTEST))
+
     return _initialize(module, draw)
 
 

@@ -17,8 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ctrnn.init import gate_bias_, slow_decay_
-from experiments.models.fields import FieldSettings
+from experiments.models.fields import FieldSettings, built_field
 from experiments.seeds import drawing, generator
 
 __all__ = ["BatchNormLSTM", "BatchNormModel"]
@@ -186,13 +185,9 @@ class BatchNormModel(nn.Module):
 @torch.no_grad()
 def start_gates(lstm: BatchNormLSTM, settings: FieldSettings, times: torch.Generator) -> None:
     """Set the biases of input and forget gates as those of the field lstm, where normalized pre-activations have the mean 0."""
-    i, f, _, _ = lstm.bias.chunk(4)
+    kept = slice(0, 2 * lstm.hidden_size)  # of i and f
     if settings.init == "standard":
-        f.fill_(1.0)
-        return
-    if settings.init == "slow-decay":
-        slow_decay_(i, generator=times, **({} if settings.t_max is None else {"largest": settings.t_max}))
+        lstm.bias.chunk(4)[1].fill_(1.0)
     else:
-        t_min, t_max = (settings.t_min, settings.t_max) if settings.init == "chrono" else (1 / settings.alpha,) * 2
-        gate_bias_(i, t_min, t_max or t_min, generator=times)
-    f.copy_(-i)
+        field: Any = built_field("lstm", 1, settings, times)
+        lstm.bias[kept] = field.gates.bias[kept]

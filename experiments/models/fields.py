@@ -13,6 +13,7 @@ r"""Builds fields by name, as the experiments train them, and initializes them.
     standard    weights as torch draws them; for the LSTM forget biases of 1, the paper's baseline
     chrono      gate biases for times T uniform on [t_min, t_max]; for leaky alpha = 1/T        sec. 2, eq. (16)
     slow-decay  the same for times of a law of slow decay, which expects no time                footnote 7, corrected
+    inverse-gamma the same for times of an inverse-gamma law                                    Mahto and others 2021
     constant    gate biases for the rate alpha, that at which leaky starts without chrono       Ohno and Kumagai 2021, sec. VI
     and recurrent weights normal, with standard deviation recurrent_gain/sqrt(hidden), if that is given
 
@@ -72,21 +73,21 @@ def check_rates(name: str, settings: FieldSettings) -> None:
 class FieldSettings(Checked):
     r"""Sets the size of a field and its initial weights.
 
-    Args:    hidden: units; init: "standard", "chrono", "slow-decay" or "constant"; t_max, t_min: the times that chrono expects,
-             in samples; t_max also the longest that slow-decay draws, None for that of `ctrnn.init.slow_decay_`; alpha: rate at
-             which leaky starts without chrono, and gates with "constant"; exponent: r of the fields with a power decay;
-             exponents: "fixed", or where learning starts from it "learned", one r for all units, or "per-unit"; one_alpha:
-             whether leaky has one alpha for all units; recurrent_gain: of normal recurrent weights, 0.1 in the paper, None for
-             those that the field is made with; nonlinearity: of plain, leaky and additive, None for theirs; dale: the share of
-             units that excite, the others inhibit, with recurrent weights balanced and of the spectral radius recurrent_gain,
-             or 1.5; noise: sigma of dh = field dt + sigma dW, for each unit of the state, per root of a sample; it stays as it
-             is.
+    Args:    hidden: units; init: "standard", "chrono", "slow-decay", "inverse-gamma" or "constant"; t_max, t_min: the times that
+             chrono expects, in samples; t_max also the longest that slow-decay draws, None for that of
+             `ctrnn.init.slow_decay_`; alpha: rate at which leaky starts without chrono, and gates with "constant"; exponent: r
+             of the fields with a power decay; exponents: "fixed", or where learning starts from it "learned", one r for all
+             units, or "per-unit"; one_alpha: whether leaky has one alpha for all units; recurrent_gain: of normal recurrent
+             weights, 0.1 in the paper, None for those that the field is made with; nonlinearity: of plain, leaky and additive,
+             None for theirs; dale: the share of units that excite, the others inhibit, with recurrent weights balanced and of
+             the spectral radius recurrent_gain, or 1.5; noise: sigma of dh = field dt + sigma dW, for each unit of the state,
+             per root of a sample; it stays as it is.
     Raises:  ValueError for numbers that make no field.
     Source:  Tallec and Ollivier 2018, secs. 2 and 3; Ohno and Kumagai 2021, eq. (22) and sec. VI, for the last four.
     """
 
     hidden: Annotated[int, Bounds(most=MOST_UNITS)] = 64
-    init: Literal["standard", "chrono", "slow-decay", "constant"] = "standard"
+    init: Literal["standard", "chrono", "slow-decay", "inverse-gamma", "constant"] = "standard"
     t_max: float | None = None
     t_min: float = 2.0
     alpha: float = 0.1
@@ -253,7 +254,8 @@ JUMPS_BY_TIME = ("gru-d", "cfc")  # in which time alone moves the state from jum
 LEAKY = ("leaky", "leaky-power", "leaky-power-autograd")
 WITH_A_POWER = ("leaky-power", "leaky-power-autograd", "gated-power", "gru-power", "lstm-power")
 UNBOUNDED = ("gated-softplus", "gated-exponential")  # rates, of all others of ours below 1
-STARTED = ("leaky", "leaky-power")  # with their time scales already
+STARTED = ("leaky", "leaky-power")  # with their time scales already, but for
+BY_LAW = ("slow-decay", "inverse-gamma")
 WITH_A_NONLINEARITY = ("plain", "leaky", "additive")
 RADIUS = 1.5  # of recurrent weights under Dale's law
 
@@ -276,7 +278,7 @@ def built_field(
         field = (build if name in OWN else _of_others(name, build))(input_size, settings, weights)
     except ValueError as error:
         raise UsageError(str(error)) from error
-    if name not in STARTED or settings.init == "slow-decay":
+    if name not in STARTED or settings.init in BY_LAW:
         _set_time_scales(name, field, settings, generator)
     if settings.dale is not None:
         _under_dales_law(name, field, settings, generator)
@@ -321,6 +323,8 @@ def _set_time_scales(name: str, field: ctrnn.VectorField, settings: FieldSetting
         if settings.init == "slow-decay":
             longest = {} if settings.t_max is None else {"largest": settings.t_max}
             ctrnn.init.slow_decay_(field, generator=generator, **longest)
+        elif settings.init == "inverse-gamma":
+            ctrnn.init.inverse_gamma_(field, generator=generator)
         elif settings.init == "chrono" and settings.t_max is not None:
             ctrnn.init.chrono_(field, settings.t_max, t_min=settings.t_min, generator=generator)
         elif settings.init == "constant":

@@ -13,7 +13,7 @@ from torch.testing import assert_close
 
 import ctrnn
 import discretize
-from ctrnn.init import ENVELOPE, LONGEST, chrono_, gate_bias_, slow_decay_
+from ctrnn.init import ENVELOPE, LONGEST, chrono_, gate_bias_, inverse_gamma_, slow_decay_
 
 LEAST, MOST = 3.0, 40.0
 
@@ -309,6 +309,9 @@ GATED, BIAS = ctrnn.gated(3, 5), torch.zeros(3)
         (lambda: gate_bias_(BIAS, 2.0, float("inf")), ValueError, "`t_max` must be finite"),
         (lambda: gate_bias_(BIAS.long(), 2, 5), TypeError, "`bias` must be floating point, got torch.int64"),
         (lambda: gate_bias_([0.0], 2, 5), TypeError, "`bias` must be a torch.Tensor, got list"),
+        (lambda: inverse_gamma_(GATED, 0.0), ValueError, "`shape` must be"),
+        (lambda: inverse_gamma_(GATED, scale=-1.0), ValueError, "`scale` must be"),
+        (lambda: inverse_gamma_(GATED, generator=7), TypeError, "`generator` must be a torch.Generator, got int"),
         (lambda: slow_decay_(BIAS, largest=1.5), ValueError, r"`largest` must be from 2 to 2\^53"),
         (lambda: slow_decay_(BIAS, largest=2.0**54), ValueError, r"`largest` must be from 2 to 2\^53"),
         (lambda: ctrnn.init.initial_rate_(GATED, 1.0), ValueError, "`alpha` must be strictly between 0 and 1"),
@@ -403,6 +406,27 @@ def test_slow_decay_sets_whole_time_scales_in_fields_and_in_modules_of_torch(mak
     assert_close(T, T.round(), rtol=1e-10, atol=0)
     assert T.round().min() >= 2
     assert T.max() < 1001
+
+
+@pytest.mark.parametrize("make", [ctrnn.gated, ctrnn.lstm, nn.LSTM, nn.GRU])
+@pytest.mark.parametrize(("shape", "scale"), [(0.56, 1.0), (2.0, 30.0)])
+def test_steps_of_units_forget_in_times_of_an_inverse_gamma_law(make, shape, scale):
+    generator = torch.Generator().manual_seed(5)
+    field = inverse_gamma_(make(1, 2000, dtype=torch.float64), shape, scale, generator=generator)
+    T = ctrnn.timescales(field if isinstance(field, ctrnn.VectorField) else ctrnn.from_torch(field))
+    kept = 1 - 1 / T.detach()[-2000:].numpy()  # of a state, by one step
+    assert stats.kstest(-1 / np.log(kept), stats.invgamma(shape, scale=scale).cdf).pvalue > 1e-3
+    for n in (1, 10, 100):
+        mean, error = (kept**n).mean(), (kept**n).std() / math.sqrt(2000)
+        assert abs(mean - (1 + n / scale) ** -shape) < 4 * error
+
+
+def test_the_fastest_times_of_an_inverse_gamma_law_have_finite_biases():
+    gates = inverse_gamma_(ctrnn.lstm(1, 1000, dtype=torch.float64), 1.0, 1e-3, generator=torch.Generator().manual_seed(6)).gates
+    i, f, _, _ = gates.bias.detach().chunk(4)
+    assert bool(gates.bias.isfinite().all())
+    assert float(f.min()) == pytest.approx(-30.0, abs=0.1)  # float64 tells 1 - e^-30 from 1 to three digits
+    assert_close(i, -f, rtol=1e-14, atol=0)
 
 
 def test_recurrent_weights_are_normal_and_no_others_are_touched():

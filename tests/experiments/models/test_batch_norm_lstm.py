@@ -154,6 +154,7 @@ def test_sequences_hear_of_one_another_in_training_and_not_when_evaluated(lstm, 
         ({"init": "chrono", "t_max": 9.0}, (2.0, 9.0)),
         ({"init": "slow-decay", "t_max": 4.0}, (2.0, 4.0)),
         ({"init": "constant", "alpha": 0.2}, (5.0, 5.0)),
+        ({"init": "inverse-gamma"}, (1.0, math.inf)),
     ],
 )
 def test_gates_start_as_those_of_the_field_lstm(start, times):

@@ -7,6 +7,7 @@ from functools import partial
 import pytest
 import torch
 from datasets import make_patients
+from scipy import stats
 from torch import nn
 from torch.testing import assert_close
 
@@ -294,6 +295,14 @@ def test_slow_decay_draws_whole_times_by_footnote_7(name):
         assert abs(counts[0] / counts[1] / odds - 1) < 5 * math.sqrt(1 / counts[0] + 1 / counts[1])
     two = ctrnn.timescales(built_field(name, 1, FieldSettings(hidden=4, init="slow-decay", t_max=2.0), generator(0)))[-4:]
     assert_close(two.detach(), torch.full_like(two, 2.0))
+
+
+@pytest.mark.parametrize("name", ["leaky", "gated", "lstm"])
+def test_half_of_the_times_of_an_inverse_gamma_law_are_below_its_median(name):
+    settings = FieldSettings(hidden=4000, init="inverse-gamma")
+    times = ctrnn.timescales(built_field(name, 1, settings, generator(0))).detach()[-4000:].double()
+    middle = float(stats.invgamma(0.56).median())
+    assert abs(float((-1 / torch.log1p(-1 / times) < middle).double().mean()) - 0.5) < 5 * 0.5 / math.sqrt(4000)
 
 
 @pytest.mark.parametrize("init", [{"init": "chrono", "t_max": 9.0}, {"init": "slow-decay"}])
