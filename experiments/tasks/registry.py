@@ -18,6 +18,7 @@ OWN = {
     "recall-at-ends": "experiments.tasks.warps.recall:RecallAtEnds",
     "repeat-text": "experiments.tasks.warps.repeated_text:RepeatText",
     "next-character": "experiments.tasks.next_character:NextCharacter",
+    "next-word": "experiments.tasks.next_word:NextWord",
     "copy": "experiments.tasks.copying:Copy",
     "variable-copy": "experiments.tasks.copying:VariableCopy",
     "adding": "experiments.tasks.adding:Adding",
