@@ -33,6 +33,7 @@ OWN = {
     "physionet-set-a": "experiments.studies.claims.physionet_set_a:PhysioNetSetA",
     "clocks-of-recordings": "experiments.studies.claims.clocks_of_recordings:ClocksOfRecordings",
     "lecture-ablation": "experiments.studies.claims.lecture_ablation:LectureAblation",
+    "word-ablation": "experiments.studies.claims.word_ablation:WordAblation",
     "ohno-har": "experiments.studies.claims.ohno.har:OhnoHAR",
     "ohno-har-seeds": "experiments.studies.claims.ohno.seeds:OhnoSeeds",
     "ohno-gradients": "experiments.studies.claims.ohno.gradients:OhnoGradients",

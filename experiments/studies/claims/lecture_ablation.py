@@ -35,9 +35,10 @@ from experiments.studies.specs import Drawing, Table, at_end, run_count
 from experiments.studies.study import Point, Row, Run, Sizes, Study, data_path, grid, scales, words_beside
 from experiments.studies.verdicts import ClaimPart, ClaimVerdict
 from experiments.tasks.next_character import NextCharacter
+from experiments.tasks.next_word import NextWord
 from experiments.tasks.warps.repeated_text import RepeatText
 
-__all__ = ["LectureAblation", "unseen"]
+__all__ = ["AGREES", "LectureAblation", "agreements", "memory_of_units", "middle_of_third", "unseen"]
 
 TASKS = {"repeats": "character before, repeated", "next": "next character"}
 MODELS = {"lstm": "LSTM", "gated": "gated"}
@@ -56,7 +57,10 @@ def agreements(rows: pd.DataFrame, measured: str = "measured", said: str = "set"
     from scipy.stats import spearmanr  # noqa: PLC0415
 
     known = [run[run[measured].notna()] for run in groups(rows, "key").values()]
-    return [float(spearmanr(run[said], run[measured]).statistic) if run[measured].nunique() > 1 else math.nan for run in known]
+    told = [min(run[said].nunique(), run[measured].nunique()) > 1 for run in known]
+    return [
+        float(spearmanr(run[said], run[measured]).statistic) if one else math.nan for run, one in zip(known, told, strict=True)
+    ]
 
 
 def middle_of_third(rows: pd.DataFrame, longest: bool) -> object:
@@ -78,9 +82,8 @@ def forgetting_of(model: str, results: Results) -> Figure:
     return forgetting_figure(np.array(first["influence"].tolist()).T, first["set"].to_numpy())
 
 
-def influence(configuration: Configuration, model: SequenceModel) -> Tensor:
-    """Measure what a sample does to each unit as time passes, on sequences that no training saw."""
-    horizon = math.ceil(3 * (configuration.field_settings.t_max or 0.0))
+def influence(configuration: Configuration, model: SequenceModel, horizon: int) -> Tensor:
+    """Measure what a sample does to each unit for so many samples, on sequences that no training saw."""
     places = [APART * (k + 1) for k in range(PLACES)]
     assert isinstance(model.rnn, DiscreteRNN | ContinuousRNN)
     return forgetting(model.rnn, unseen(configuration, places[-1] + horizon), places, horizon)
@@ -88,9 +91,25 @@ def influence(configuration: Configuration, model: SequenceModel) -> Tensor:
 
 def unseen(configuration: Configuration, length: int) -> Tensor:
     """Draw sequences that no training saw."""
-    assert isinstance(configuration.task, RepeatText | NextCharacter)
+    assert isinstance(configuration.task, RepeatText | NextCharacter | NextWord)
     task = dataclasses.replace(configuration.task, length=length)
     return task.batch(SEQUENCES, generator(configuration.training.seed, "ablation"), "test").xs
+
+
+def memory_of_units(configuration: Configuration, model: SequenceModel, horizon: int) -> list[Row]:
+    """Return a row a unit: the time set, those measured before and after training, and what is left at every sample."""
+    start = configuration.untrained_model()
+    before, after = (influence(configuration, each, horizon) for each in (start, model))
+    assert isinstance(model.rnn, DiscreteRNN | ContinuousRNN)
+    columns = {
+        "set": ctrnn.timescales(start.field).tolist(),
+        "by the trained biases": ctrnn.timescales(model.field).tolist(),
+        "measured before": forgetting_times(before).tolist(),
+        "measured": forgetting_times(after).tolist(),
+        "gates": times_of_gates(model.rnn, unseen(configuration, PLACES * APART)).tolist(),
+        "influence": [[float(f"{value:.{DIGITS}g}") for value in unit] for unit in after.T.tolist()],
+    }
+    return [{"unit": unit, **{name: values[unit] for name, values in columns.items()}} for unit in range(after.shape[1])]
 
 
 class LectureAblation(Study):
@@ -165,19 +184,7 @@ class LectureAblation(Study):
         return shared_configuration(**task, length=sizes.length, **model, t_max=sizes.t_max[point["task"]], **training, **by_adam)
 
     def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[Row]:
-        """Return a row a unit: the time set, those measured before and after training, and what is left at every sample."""
-        start = run.configuration.untrained_model()
-        before, after = (influence(run.configuration, each) for each in (start, model))
-        assert isinstance(model.rnn, DiscreteRNN | ContinuousRNN)
-        columns = {
-            "set": ctrnn.timescales(start.field).tolist(),
-            "by the trained biases": ctrnn.timescales(model.field).tolist(),
-            "measured before": forgetting_times(before).tolist(),
-            "measured": forgetting_times(after).tolist(),
-            "gates": times_of_gates(model.rnn, unseen(run.configuration, PLACES * APART)).tolist(),
-            "influence": [[float(f"{value:.{DIGITS}g}") for value in unit] for unit in after.T.tolist()],
-        }
-        return [{"unit": unit, **{name: values[unit] for name, values in columns.items()}} for unit in range(after.shape[1])]
+        return memory_of_units(run.configuration, model, math.ceil(3 * (run.configuration.field_settings.t_max or 0.0)))
 
     def verdict(self, results: Results) -> ClaimVerdict:
         learned = where(results.rows, biases="learned")
