@@ -36,6 +36,7 @@ __all__ = ["ChronoRates"]
 
 CHOICE, JUDGED = 100, 200  # the first seeds of each, of which none trained figure 4
 RATES, PRINTED = (3e-3, 1e-2, 3e-2, 1e-1), 1e-3
+BEYOND, BEYOND_AT = 3e-1, (100,)  # tried where the largest was the best
 COUNTS, AT_ALL, SMALLER = math.log2(SPEEDUP), math.log2(1.1), 0.5  # doublings
 OWN = "own rate"
 LATE = "A run that did not get there counts with the steps that it was given."
@@ -105,13 +106,13 @@ class ChronoRates(Study):
             by={"T": "T", "start": "start", "rate": "rate"},
             columns={**across("error", {f"steps to {error}": error for error in ERRORS}, steps_in_words), "runs": run_count},
             data=of_part(OWN),
-            words={rate: f"{rate:g}" for rate in RATES},
+            words={rate: f"{rate:g}" for rate in (*RATES, BEYOND)},
             sort=in_order(None, STARTS, None),
         ),
         Table(
             f"The choice: steps to {SOLVED} at each rate, of two other seeds.",
             by={"T": "T", "start": "start"},
-            columns=across("rate", {f"rate {rate:g}": rate for rate in RATES}, steps_in_words),
+            columns=across("rate", {f"rate {rate:g}": rate for rate in (*RATES, BEYOND)}, steps_in_words),
             data=of_part(CHOICE, SOLVED),
             sort=in_order(None, STARTS),
         ),
@@ -199,11 +200,19 @@ class ChronoRates(Study):
 def _staged(Ts: list[int], sizes: Sizes) -> Iterator[Point]:
     """Yield the points of the choice at these T, and those judged where the choice is made: seed by seed, all starts of each."""
     for seed in range(CHOICE, CHOICE + sizes.choosing):
-        yield from ({**point, "seed": seed} for point in grid(T=Ts, start=reversed(STARTS), rate=sizes.rates))
+        yield from ({**point, "seed": seed} for point in _to_be_tried(Ts, sizes))
     for seed in range(JUDGED, JUDGED + sizes.seeds):
         for point in grid(T=Ts, start=reversed(STARTS)):
             if (rate := rate_of(sizes, point["T"], point["start"])) is not None:
                 yield {**point, "rate": rate, "seed": seed}
+
+
+def _to_be_tried(Ts: list[int], sizes: Sizes) -> list[Point]:
+    return [point for T in Ts for point in grid(T=[T], start=reversed(STARTS), rate=_rates(sizes, T))]
+
+
+def _rates(sizes: Sizes, T: int) -> tuple[float, ...]:
+    return (*sizes.rates, BEYOND) if T in BEYOND_AT and sizes.rates == RATES else sizes.rates
 
 
 @cache
@@ -220,7 +229,7 @@ def rate_of(sizes: Sizes, T: int, start: str) -> float | None:
     if len(sizes.rates) == 1:
         return float(sizes.rates[0])
     tried = _tried().get((sizes.hidden, T, start), {})
-    return min(sorted(tried), key=tried.__getitem__) if set(sizes.rates) <= set(tried) else None
+    return min(sorted(tried), key=tried.__getitem__) if {*_rates(sizes, T)} <= {*tried} else None
 
 
 def leads(rows: pd.DataFrame, T: int, start: str) -> pd.Series:

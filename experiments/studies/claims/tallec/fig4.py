@@ -28,7 +28,7 @@ from experiments.studies.specs import Bands, Table, at_end, run_count
 from experiments.studies.study import Point, Record, Row, Run, Sizes, Study, grid, words_beside
 from experiments.studies.verdicts import ClaimPart, ClaimVerdict
 
-__all__ = ["ERRORS", "TallecFigure4"]
+__all__ = ["ERRORS", "SOLVED", "SPEEDUP", "STARTS", "TallecFigure4"]
 
 STARTS = ("standard", "constant", "chrono")
 ERRORS = (0.01, 0.02, 0.05, 0.1)
