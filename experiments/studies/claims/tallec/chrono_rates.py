@@ -81,7 +81,7 @@ class ChronoRates(Study):
         "smoke": Sizes(hidden=8, steps={12: 40}, rates=(1e-2,), tried=40, every=10, held_out=100, choosing=1, seeds=1),
         "small": Sizes(
             hidden=64,
-            steps={200: 16_000, 100: 4800, 50: 4800, 150: 8000},
+            steps={200: 16_000, 100: 4800, 50: 4800},
             rates=RATES,
             tried=5000,
             every=50,
@@ -152,13 +152,13 @@ class ChronoRates(Study):
     }
 
     def points(self, sizes: Sizes) -> list[Point]:
-        longest, *others = sizes.steps
-        first, last = [longest, *others[:-1]], others[-1:]
         judged = range(JUDGED, JUDGED + sizes.seeds)
         printed = [
-            {"T": longest, "start": start, "rate": PRINTED, "seed": seed} for seed in judged for start in ("chrono", "standard")
+            {"T": max(sizes.steps), "start": start, "rate": PRINTED, "seed": seed}
+            for seed in judged
+            for start in ("chrono", "standard")
         ]
-        return [*_staged(first, sizes), *_staged(last, sizes), *printed]
+        return [*_chosen(sizes), *printed]
 
     def configuration(self, point: Point, sizes: Sizes) -> Configuration:
         T, most = point["T"], sizes.tried if point["seed"] < JUDGED else math.inf
@@ -197,18 +197,18 @@ class ChronoRates(Study):
         return ClaimVerdict(parts, numbers)
 
 
-def _staged(Ts: list[int], sizes: Sizes) -> Iterator[Point]:
-    """Yield the points of the choice at these T, and those judged where the choice is made: seed by seed, all starts of each."""
+def _chosen(sizes: Sizes) -> Iterator[Point]:
+    """Yield the points of the choice, and those judged where the choice is made: seed by seed, all starts of each."""
     for seed in range(CHOICE, CHOICE + sizes.choosing):
-        yield from ({**point, "seed": seed} for point in _to_be_tried(Ts, sizes))
+        yield from ({**point, "seed": seed} for point in _to_be_tried(sizes))
     for seed in range(JUDGED, JUDGED + sizes.seeds):
-        for point in grid(T=Ts, start=reversed(STARTS)):
+        for point in grid(T=sizes.steps, start=reversed(STARTS)):
             if (rate := rate_of(sizes, point["T"], point["start"])) is not None:
                 yield {**point, "rate": rate, "seed": seed}
 
 
-def _to_be_tried(Ts: list[int], sizes: Sizes) -> list[Point]:
-    return [point for T in Ts for point in grid(T=[T], start=reversed(STARTS), rate=_rates(sizes, T))]
+def _to_be_tried(sizes: Sizes) -> list[Point]:
+    return [point for T in sizes.steps for point in grid(T=[T], start=reversed(STARTS), rate=_rates(sizes, T))]
 
 
 def _rates(sizes: Sizes, T: int) -> tuple[float, ...]:
