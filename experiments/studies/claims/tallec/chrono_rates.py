@@ -1,6 +1,6 @@
 r"""Asks whether figure 4 of Tallec and Ollivier 2018 is of its learning rate: each start has a rate of its own here.
 
-    choice     3 rates, 2 seeds           the rate with the fewest steps to the error, on average, of each start at each T
+    choice     4 rates, 2 seeds           the rate with the fewest steps to the error, on average, of each start at each T
     judged     that rate, 5 other seeds   lead = log2(steps of another start / steps of chrono), paired by seeds
     printed    1e-3, the same seeds       the largest T, standard and chrono
 
@@ -57,7 +57,7 @@ def reached(results: Results) -> pd.DataFrame:
 
 
 def of_part(part: object, error: float | None = None) -> Callable[[Results], pd.DataFrame]:
-    """Select the runs of the choice or those at their own rates, at all errors or one."""
+    """Select the runs of one part of the study, at all errors or one."""
 
     def rows(results: Results) -> pd.DataFrame:
         return where(reached(results), part=part, **({} if error is None else {"error": error}))
