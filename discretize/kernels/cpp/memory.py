@@ -6,6 +6,9 @@ r"""Lend memory that holds what backward passes read, and what ensembles give, a
 
 A block of many megabytes comes from the system page by page at every call, a fault each. Huge pages would be fewer faults, but
 the system may compact memory first, for a second or more. Pages that the system may take cost a sixth of new ones.
+
+Smaller blocks are malloc's. glibc's gives freed memory beyond a bound back to the system, which is twice the largest block that
+was freed until then: where all are small, calls fetch a part of their memory anew each time, and it is luck which part.
 """
 
 from __future__ import annotations
@@ -16,15 +19,17 @@ import math
 import mmap
 import os
 import weakref
+from functools import cache
 
 import torch
 from torch import Tensor
 
-__all__ = ["lent"]
+__all__ = ["keep_freed", "lent"]
 
 LEAST, MOST = 1 << 22, 1 << 28  # bytes: of a block, below which malloc keeps memory itself; and of all that stay
 SHARE = 0.25  # of the machine's memory
 LOOSE = 2  # times the bytes asked for that a block may have
+LARGEST = (1 << 25) - (1 << 16)  # bytes: of the largest block from which glibc learns its bounds, 32 MiB with what it adds
 
 PRIVATE = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}  # from children of a fork
 
@@ -49,6 +54,16 @@ class _Pages:
 
 _idle: dict[int, _Pages] = {}  # by address; threads need no lock to look at all or take one
 _turns = itertools.count()
+
+
+@cache
+def keep_freed() -> None:
+    """Have glibc's malloc keep up to 64 MiB that were freed, as it does once a program has freed a tensor of 32 MiB.
+
+    Bounds that the user has set stay (MALLOC_TRIM_THRESHOLD_ and others of mallopt); other mallocs do nothing by it. No page is
+    touched. Solves do without: what they keep grows as they go, and parts that it has left would stay, too.
+    """
+    torch.empty(LARGEST, dtype=torch.uint8, device="cpu")
 
 
 def lent(like: Tensor, *sizes: int) -> Tensor:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from discretize.kernels.build import CppSource, library
-from discretize.kernels.cpp.memory import lent
+from discretize.kernels.cpp.memory import keep_freed, lent
 from discretize.kernels.cpp.programs import (
     DRIVER,
     REALS,
@@ -57,6 +57,7 @@ class CompiledKernel:
 
     def __init__(self, program: Program[CppText], dtype: torch.dtype, moves: Mapping[str, bool]) -> None:
         self.program, self.moves, self.functions = program, moves, functions_of(program, dtype)
+        keep_freed()
         self.library, self._kept = library(STEPS, {"REAL": REALS[dtype]}), dict[int, int]()
         self.library.ctrnn_steps_kept.argtypes, self.library.ctrnn_steps_kept.restype = [POINTER(SequenceStructure)], c_size_t
         self.library.ctrnn_steps_forwards.argtypes = [POINTER(SequenceStructure), c_size_t, c_void_p, c_void_p]

@@ -1,7 +1,10 @@
 """Memory between calls: blocks are lent again once nothing reads them, and never while something does."""
 
 import gc
+import os
+import platform
 import threading
+from pathlib import Path
 
 import pytest
 import torch
@@ -99,6 +102,19 @@ def test_threads_never_share_a_block():
         thread.join()
     assert len(set(places)) == 4 * 20
     assert len({place for _, place in places}) < 4 * 20  # and blocks were lent again
+
+
+GLIBC = platform.libc_ver()[0] == "glibc" and not any(each.startswith(("MALLOC_", "GLIBC_", "LD_PRELOAD")) for each in os.environ)
+
+
+@pytest.mark.skipif(not GLIBC, reason="of glibc's malloc")
+def test_malloc_keeps_what_is_freed_below_32_mib_once_there_is_a_kernel():
+    discretize.DiscreteRNN(ctrnn.gated(2, 5, dtype=torch.float64), fused="always")(torch.randn(4, 3, 2, dtype=torch.float64))
+    assert memory.keep_freed.cache_info().currsize == 1
+    block = torch.empty(20 << 20, dtype=torch.uint8)  # else in a mapping of its own, which goes with it
+    heap = next(line.split()[0] for line in Path("/proc/self/maps").read_text().splitlines() if line.endswith("[heap]"))
+    first, last = (int(place, 16) for place in heap.split("-"))
+    assert first < block.data_ptr() < last
 
 
 def test_runs_whose_backward_passes_are_yet_to_come_keep_their_memory():
