@@ -98,8 +98,8 @@ class WrittenMethod:
         nodes = _numbers(self.calls.nodes)
         back = _numbers([self.calls.nodes[number] for number in numbers.back])
         end = 0 if numbers.drift else self.calls.end or 0  # which is made of the flow at the start, where a clock runs
-        counts = len(nodes), len(back), numbers.pulled, numbers.following or 0, end, int(kernel.reads_start)
-        counts += numbers.factors, numbers.factors_back, numbers.pairs, int(numbers.drift)
+        counts = [len(nodes), len(back), numbers.pulled, numbers.following or 0, end, int(kernel.reads_start)]
+        counts += [numbers.factors, numbers.factors_back, numbers.pairs, int(numbers.drift)]
         places = ctypes.addressof(nodes), ctypes.addressof(back)
         return MethodStructure(ctypes.pointer(program.structure), *kernel.functions.values(), *counts, *places), (
             program,

@@ -399,7 +399,8 @@ def test_a_folder_that_the_first_process_refuses_is_refused_by_all_and_nobody_is
         why = "another process trains in"
     else:
         trained(tmp_path, 1, "steps=10", "length=10")
-        done = subprocess.run(command(tmp_path, 2, "steps=10", "length=11"), cwd=ROOT, capture_output=True, text=True, check=False)
+        words = command(tmp_path, 2, "steps=10", "length=11")
+        done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
         why = "holds a run of other settings"
     assert done.returncode != 0
     assert done.stderr.count(why) == 2  # each process says why
