@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import torch
@@ -39,8 +39,8 @@ class FieldCalls:
 
     Args:    slopes: of each call in order, the number of the slope that it gives, one for two calls at one state and time;
              nodes: of each slope, c where it is taken at tau + c dt; end: the slope at the end of the step, None if not known;
-             scales: whether dt is read as dt times slopes alone, so that a longer step is one of a faster field; derivatives:
-             which it reads at the start.
+             scales: whether dt is read as dt times slopes alone, so that a longer step is one of a faster field, for gradients
+             too; derivatives: which it reads at the start.
     """
 
     slopes: tuple[int, ...]
@@ -161,10 +161,13 @@ def calls_of(method: EmbeddedMethod, state: int, dtype: torch.dtype) -> FieldCal
             none, one = 0 * lengths, lengths**0
             steps = [(none, one, one), (0.3 * lengths, lengths, one), (none, lengths, one), (none, one, lengths)]
             tried = [_tried(method, state, dtype, *step) for step in steps]
+            found = _calls(method, *tried)
+            if isinstance(found, FieldCalls) and found.scales and not _goes_back_by_slopes(method, state, dtype):
+                found = replace(found, scales=False)
     except Exception as error:  # the code is the user's, and without a kernel it runs as it is
         words = str(error) if isinstance(error, UnknownOperation | AssertionError) else f"{type(error).__name__}: {error}"
         return f"the `attempt` of {method!r} has no kernel: {words}"
-    return _calls(method, *tried)
+    return found
 
 
 def _calls(
@@ -193,6 +196,19 @@ def _calls(
     scales = len(states[0]) == len(states[1]) and all(map(_agree, *states))
     end = ends[0] if attempt.end is not None else None
     return FieldCalls(tuple(slope.numbers), nodes, end, scales, tuple(name for name in DERIVATIVES if name in slope.derivatives))
+
+
+def _goes_back_by_slopes(method: EmbeddedMethod, state: int, dtype: torch.dtype) -> bool:
+    """Return whether a derivative by dt is that by slopes that are all as many times as large: not where code detaches them."""
+    with torch.enable_grad():
+        dt, times = (torch.ones(3, 1, dtype=torch.float64, device="cpu", requires_grad=True) for _ in range(2))
+        slope, end = _tried(method, state, dtype, 0 * dt.detach(), dt, times)
+        states = torch.cat([*(at for _, at, _ in slope.taken), end.h], -1)
+        if not states.requires_grad:
+            return False
+        weights = _random_like(states, torch.Generator().manual_seed(1))
+        by_dt, by_slopes = torch.autograd.grad(states, (dt, times), weights, allow_unused=True, materialize_grads=True)
+    return bool(torch.isclose(by_dt, by_slopes, rtol=torch.finfo(dtype).eps ** 0.5).all())
 
 
 def _agree(one: Tensor, other: Tensor) -> bool:
