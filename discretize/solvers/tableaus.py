@@ -54,7 +54,7 @@ class EmbeddedMethod(Step):
     r"""A step that estimates its error. As `method=` it chooses steps by that; as `step=` it takes one, the error unread.
 
     A method of your own gives `order`, `evaluations` and `attempt`; one with a tableau is an `EmbeddedRungeKutta`. On the CPU
-    `attempt` is compiled, where it reads no Jacobian and each slope at a time tau + c dt.
+    `attempt` is compiled, where it reads each slope at a time tau + c dt, and derivatives where the step begins.
 
     `order`: that of the states; `error_order`: the estimate is O(dt^error_order), `order` if it says nothing else;
     `evaluations`, `tangents`, `jacobians`: as of every `Step`, the slope at its start and the estimate included;
@@ -69,8 +69,9 @@ class EmbeddedMethod(Step):
     def attempt(self, slope: SlopeFunction, tau: Tensor, dt: Tensor, h: Tensor, start: Tensor | None) -> Attempt:
         r"""Take one step from h at tau, and estimate its error.
 
-        Args:    slope: dh/dt, called as slope(tau, h), with `slope.jacobian(tau, h)`, and `slope.steady` where time does not
-                 matter; tau: time, counted from the start of a piece of the input; start: dh/dt at h, None where not known.
+        Args:    slope: dh/dt, called as slope(tau, h), with `slope.jacobian(tau, h)` and `slope.time_derivative(tau, dt, h)`,
+                 and `slope.steady` where time does not matter; tau: time, counted from the start of a piece of the input; start:
+                 dh/dt at h, None where not known.
         Shape:   tau, dt (1, 1) or (batch, 1), float64: write `dt.to(h)` beside states; h, start (batch, state) -> (batch, state).
         """
 

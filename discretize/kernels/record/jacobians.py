@@ -125,7 +125,7 @@ class ShiftedJacobian(_Matrix):
         """a v + b J v: (batch, state) -> (batch, state)."""
         if _is_zero(self.b):
             return self.a * v
-        product: Any = _Product.apply(self.jacobian, v)
+        product: Any = _JacobianProduct.apply(self.jacobian, v)
         moved = product if _is_one(self.b) else self.b * product
         return moved if _is_zero(self.a) else self.a * v + moved
 
@@ -134,7 +134,7 @@ class ShiftedJacobian(_Matrix):
         if _is_zero(self.b):
             return right / self.a
         a, b = (each if isinstance(each, Tensor) else torch.full_like(right[:, :1], each) for each in (self.a, self.b))
-        solution: Tensor = _Solve.apply(self.jacobian, a, b, right)
+        solution: Tensor = _JacobianSolve.apply(self.jacobian, a, b, right)
         return solution
 
     def _by(self, scaled: Callable[[Number], Number]) -> ShiftedJacobian:
@@ -259,7 +259,7 @@ RULES: dict[str, Callable[..., Any]] = {
 # Operations of torch's library, which kernels find in what they record.
 
 
-class _Product(torch.autograd.Function):
+class _JacobianProduct(torch.autograd.Function):
     """J v."""
 
     @staticmethod
@@ -275,7 +275,7 @@ class _Product(torch.autograd.Function):
         return of_jacobian, torch.ops.ctrnn.jacobian_product(jacobian, of_product, True)
 
 
-class _Solve(torch.autograd.Function):
+class _JacobianSolve(torch.autograd.Function):
     """(a + b J)^-1 right."""
 
     @staticmethod
