@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import is_dataclass
-from enum import Enum
 from functools import cached_property, lru_cache, partial
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType, TracebackType
 from typing import Any
@@ -27,6 +26,7 @@ from torch.nn.utils.parametrize import type_before_parametrizations
 from ctrnn.own_code import HOOKS
 from ctrnn.storage.comparison import NOTES
 from ctrnn.storage.comparison import overlap as share_memory
+from discretize.ensembles.values import RandomNumbers, ResultsCache, TensorBits, compared, copied
 from discretize.kernels.eligibility import is_plain
 from discretize.kernels.record.attributes import LIBRARIES, PLAIN, Attributes, attributes_of, stays_as_is
 from discretize.kernels.record.watched import is_installed
@@ -39,7 +39,6 @@ RANDOM_NUMBERS = "Python's and NumPy's random numbers"
 DRAWN = "", RANDOM_NUMBERS
 CONTAINERS = (list, tuple, dict, set, frozenset, str, bytes, bytearray, deque)
 MOST_COMPARED = 20_000  # numbers of a global
-SIMPLE = frozenset({*PLAIN, bool})
 WRAPPED: dict[type, str] = {property: "fget", cached_property: "func", partial: "func"}
 WRAPPED |= dict.fromkeys((staticmethod, classmethod, MethodType), "__func__")
 BOUND = (BuiltinFunctionType, MethodType)
@@ -195,7 +194,7 @@ def _same(mine: object, other: object, module: nn.Module, first: nn.Module) -> b
     here, there = _kept_in(module, mine), _kept_in(first, other)
     if isinstance(here, str) or isinstance(there, str):
         return False  # what cannot be looked into
-    return here.values == there.values and [*map(_TensorBits, here.tensors)] == [*map(_TensorBits, there.tensors)]
+    return here.values == there.values and [*map(TensorBits, here.tensors)] == [*map(TensorBits, there.tensors)]
 
 
 class SharedState:
@@ -272,7 +271,7 @@ def _snapshot(module: nn.Module, held: list[Attributes]) -> dict[tuple[str, str]
     names = {id(part): name for name, part in parts.items()}
     functions = [function for *_, value in (*attributes, *of_classes) if (function := _function(value))]
     for name, key, value in itertools.chain(attributes, of_classes, _read_by_code([*classes], functions)):
-        snapshot[name, key] = value if isinstance(value, _RandomNumbers) else _copied(value) or _compared(value, names, held)
+        snapshot[name, key] = value if isinstance(value, RandomNumbers) else copied(value) or compared(value, names, held)
     return snapshot
 
 
@@ -312,9 +311,12 @@ def _read_by_code(classes: list[type], functions: list[FunctionType]) -> Iterato
             functions += methods.get(name, [])
             of = value.__self__ if isinstance(value, BOUND) else None
             if name == "random" or value is random or value is np.random or isinstance(of, random.Random | np.random.RandomState):
-                yield *DRAWN, _RandomNumbers()
+                yield *DRAWN, RandomNumbers()
             elif isinstance(value, FunctionType):
                 functions.append(value)
+            elif isinstance(value, ResultsCache) and is_users:
+                functions += [value.__wrapped__] if isinstance(value.__wrapped__, FunctionType) else []
+                yield where, name, value
             elif is_users and isinstance(value, type):
                 of_users = (kind for kind in value.__mro__ if not stays_as_is(kind.__module__))
                 yield from ((of, key, _if_small(each)) for kind in of_users for of, key, each in _kept_by_class(kind))
@@ -357,68 +359,11 @@ def _function(value: object) -> FunctionType | None:
     return kept if isinstance(kept, FunctionType) else None
 
 
-class _RandomNumbers:
-    """Compares the states of Python's and NumPy's global random numbers, and restores them."""
-
-    def __init__(self) -> None:
-        self.python, self.numpy = random.getstate(), np.random.get_state()
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _RandomNumbers) and self._words() == other._words()
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def _words(self) -> tuple[Any, ...]:
-        return self.python, *((each.tolist() if isinstance(each, np.ndarray) else each) for each in self.numpy)
-
-    def restore(self) -> None:
-        random.setstate(self.python)
-        np.random.set_state(self.numpy)
-
-
 @lru_cache(1000)
 def _names_in(code: CodeType) -> tuple[str, ...]:
     """Return the names that code reads, and the code within it: of globals, and of attributes."""
     within = (each for each in code.co_consts if isinstance(each, CodeType))
     return tuple(dict.fromkeys(itertools.chain(code.co_names, *map(_names_in, within))))
-
-
-def _compared(value: object, names: dict[int, str], held: list[Attributes]) -> Any:
-    try:
-        kept = attributes_of([value], most=float("inf"), names=names)
-        if isinstance(kept, str):
-            return id(value)
-        tensors = [(id(each), None if each.is_inference() else each._version, _TensorBits(each)) for each in kept.tensors]
-    except RuntimeError:  # a tensor that a transform has left behind
-        return object()  # equal to nothing
-    held.append(kept)
-    return kept.values, tensors
-
-
-class _TensorBits:
-    """Compares the bits of a tensor, which `tensor.data[0] = 1` changes without a new version; nan is equal to itself."""
-
-    def __init__(self, tensor: Tensor) -> None:
-        seen = is_plain(tensor) and tensor.layout == torch.strided and not tensor.is_meta
-        self.bits = tensor.detach().flatten().clone().view(torch.uint8) if seen else None
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _TensorBits) and (self.bits is other.bits or torch.equal(self.bits, other.bits))  # type: ignore[arg-type]
-
-    __hash__ = None  # type: ignore[assignment]
-
-
-def _copied(value: Any) -> Any:
-    """Copy numbers, words, members of an Enum, and lists, dicts and dataclasses of those, of any length; None for others."""
-    kind = type(value)
-    if kind in SIMPLE or isinstance(value, Enum):
-        return kind, value
-    if kind in (list, tuple) and SIMPLE.issuperset(map(type, value)):
-        return kind, [*value]
-    table = value if kind is dict else vars(value) if is_dataclass(kind) and hasattr(value, "__dict__") else None
-    if table and SIMPLE.issuperset(map(type, table)) and SIMPLE.issuperset(map(type, table.values())):
-        return kind, [*table], [*table.values()]
-    return None
 
 
 def _versions(module: nn.Module) -> dict[str, int | None]:

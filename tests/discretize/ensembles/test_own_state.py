@@ -2,12 +2,14 @@
 
 import copy
 import enum
+import functools
 import importlib
 import random
 import re
 import sys
 import threading
 import types
+from array import array
 
 import numpy as np
 import numpy.random as by_numpy
@@ -345,6 +347,53 @@ def remembers(module, x, calls=[]):  # noqa: B006
     calls.append(len(calls))
 
 
+IN_THREADS, NUMBERS = threading.local(), array("d", [0.0])
+IN_THREADS.calls = 0
+
+
+def numbers():
+    number = 0
+    while True:
+        number += 1
+        yield number
+
+
+RUNNING = numbers()
+
+
+@functools.lru_cache
+def cached_list():
+    return []
+
+
+@functools.cache
+def cached_dict(name):
+    return {name: 0}
+
+
+cached_list(), cached_dict("calls")
+
+
+def counts_in_a_thread(module, x):
+    IN_THREADS.calls += 1
+
+
+def counts_in_a_generator(module, x):
+    next(RUNNING)
+
+
+def counts_in_an_array(module, x):
+    NUMBERS[0] += 1
+
+
+def counts_in_a_cached_list(module, x):
+    cached_list().append(1)
+
+
+def counts_in_a_cached_dict(module, x):
+    cached_dict("calls")["calls"] += 1
+
+
 STATE = {
     "a tensor": (lambda: None, replaces, "kept"),
     "a list": (list, appends, "kept"),
@@ -363,6 +412,11 @@ STATE = {
     "another class": (lambda: None, counts_in_another_class, r"Counted\.calls"),
     "a module": (lambda: None, counts_in_a_module, r"elsewhere\.calls"),
     "a default": (lambda: None, remembers, "at_each_call"),
+    "what a thread keeps": (lambda: None, counts_in_a_thread, re.escape(f"{__name__}.IN_THREADS")),
+    "a generator": (lambda: None, counts_in_a_generator, re.escape(f"{__name__}.RUNNING")),
+    "a global array": (lambda: None, counts_in_an_array, re.escape(f"{__name__}.NUMBERS")),
+    "a cached list": (lambda: None, counts_in_a_cached_list, re.escape(f"{__name__}.cached_list")),
+    "a cached dict": (lambda: None, counts_in_a_cached_dict, re.escape(f"{__name__}.cached_dict")),
 }
 
 
@@ -400,6 +454,26 @@ def draws_by_numpy():
 
 def draws_by_another_name():
     return by_numpy.normal()
+
+
+@functools.lru_cache(2)
+def cached_table(size):
+    return torch.eye(size)
+
+
+def test_results_that_a_call_adds_to_a_cache_are_no_state():
+    class Reads(nn.Linear):
+        def forward(self, x):
+            return super().forward(x) @ cached_table(x.shape[-1])
+
+    networks, x = [Reads(3, 3) for _ in range(2)], torch.randn(5, 3)
+    many = ensemble(networks)
+    cached_table.cache_clear()
+    for _ in range(2):
+        assert_close(many(x), torch.stack([network(x) for network in networks]))
+    for size in (4, 5):  # which takes the place of what was there
+        cached_table(size)
+    assert_close(many(x), torch.stack([network(x) for network in networks]))
 
 
 def test_globals_and_closures_that_stay_as_they_are_are_no_state():
