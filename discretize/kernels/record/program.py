@@ -56,56 +56,55 @@ Text = TypeVar("Text")  # a writer's dataclass: a kernel's text with its sizes, 
 Writer: TypeAlias = Callable[[ProgramValues], Text]
 
 
-class StepModule(nn.Module):
-    """A step of a field, from the sample on."""
+class FieldCode(nn.Module):
+    """A module of a field that gives for each sample as many numbers as its state has."""
 
     field: VectorField
+
+    def __init__(self, field: VectorField) -> None:
+        super().__init__()
+        self.field = field
+
+    @property
+    def answer(self) -> int:
+        """How many numbers it gives for a sample."""
+        return self.field.state_size
+
+    @property
+    def device(self) -> torch.device | None:
+        return self.field.device
+
+
+class StepModule(FieldCode):
+    """A step of a field, from the sample on."""
+
     step: Step
 
     def __init__(self, field: VectorField, step: Step) -> None:
-        super().__init__()
-        self.field, self.step = field, step
+        super().__init__(field)
+        self.step = step
 
     @property
     def samples(self) -> dict[str, int]:
         """What each sample gives, and of which width."""
         return {"x": self.field.input_size, "h": self.field.state_size, "dt": 1}
 
-    @property
-    def answer(self) -> int:
-        """How many numbers it gives for a sample."""
-        return self.field.state_size
-
-    @property
-    def device(self) -> torch.device | None:
-        return self.field.device
-
     def forward(self, x: Tensor, h: Tensor, dt: Tensor) -> Tensor:
         return self.step.advance(self.field, self.field.project(x), h, dt)
 
 
-class FlowModule(nn.Module):
+class FlowModule(FieldCode):
     """A field's `flow`, from the projected input on."""
 
-    field: VectorField
     columns: int
 
     def __init__(self, field: VectorField, columns: int) -> None:
-        super().__init__()
-        self.field, self.columns = field, columns
+        super().__init__(field)
+        self.columns = columns
 
     @property
     def samples(self) -> dict[str, int]:
         return {"x": self.columns, "h": self.field.state_size}
-
-    @property
-    def answer(self) -> int:
-        """How many numbers it gives for a sample."""
-        return self.field.state_size
-
-    @property
-    def device(self) -> torch.device | None:
-        return self.field.device
 
     def forward(self, projected: Tensor, h: Tensor) -> Tensor:
         return self.field.flow(projected, h)
