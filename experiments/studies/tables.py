@@ -134,6 +134,7 @@ def export(folder: Path, out: Path) -> str:
     A run without a model, as one whose record alone was copied here, or that diverged in its first step, has its rows only.
     """
     import ctrnn  # noqa: PLC0415
+    from experiments.models.fields import MODULES  # noqa: PLC0415
     from experiments.runs.checkpoints import NEWEST, PREVIOUS  # noqa: PLC0415 (torch)
     from experiments.runs.folder import CONFIG, load  # noqa: PLC0415
 
@@ -145,10 +146,13 @@ def export(folder: Path, out: Path) -> str:
     try:
         write_tables(out, asked, records)
         (out / "models").mkdir(exist_ok=True)
-        for key, here in models.items():
-            ctrnn.save(out / "models" / f"{key}.safetensors", load(here)[0])
+        trained = {key: load(here) for key, here in models.items()}
+        named = {key: model for key, (model, configuration) in trained.items() if configuration.field not in MODULES}
+        for key, model in named.items():
+            ctrnn.save(out / "models" / f"{key}.safetensors", model)
     except OSError as error:
         raise not_writable(out, error) from None
     runs = f"{len(records)} of {len(asked['runs'])} runs"
     rows = sum(len(one["rows"]) for one in records)
-    return f"{out}: {runs} in runs.csv, {rows} rows in rows.csv, {len(models)} models in models/"
+    left = f"; {len(models) - len(named)} are modules of torch, which no file names" if len(named) < len(models) else ""
+    return f"{out}: {runs} in runs.csv, {rows} rows in rows.csv, {len(named)} models in models/{left}"

@@ -74,6 +74,20 @@ def test_a_run_without_a_model_has_its_rows_in_the_tables(done, tmp_path, hidden
 
 
 @pytest.mark.slow
+def test_modules_of_torch_have_their_rows_and_no_file(tmp_path, monkeypatch):
+    (tmp_path / "tinyshakespeare").mkdir()
+    (tmp_path / "tinyshakespeare" / "input.txt").write_text("to be or not to be " * 50)
+    monkeypatch.setenv("CTRNN_DATA", str(tmp_path))
+    folder, study = tmp_path / "study", study_named("tallec-fig7")
+    runs = study.runs("smoke")
+    opened(folder, study.name, "smoke", runs, {"command": "typed"})
+    for run in [each for each in runs if each.point["model"] != "rhn"][:3]:
+        keep(folder, run, study.carry_out(run, place_of(folder, run.key)), {"machine": "one"})
+    told = export(folder, tmp_path / "out")
+    assert told.endswith("6 rows in rows.csv, 1 models in models/; 2 are modules of torch, which no file names")
+    assert [file.stem for file in (tmp_path / "out" / "models").iterdir()] == ["lstm-standard-0"]
+
+
 def test_four_shards_in_bash_copied_together_are_the_local_run(tmp_path):
     command = f"{sys.executable} -m experiments study run unwarped --scale smoke --workers 1"
     script = (
