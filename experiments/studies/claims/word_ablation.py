@@ -33,7 +33,7 @@ class WordAblation(Study):
 
     name = "word-ablation"
     question, claim, source, prior_work, *resolutions = words_beside(__file__)
-    minutes: ClassVar = {"smoke": 0.5, "small": 60, "paper": 200_000}
+    minutes: ClassVar = {"smoke": 0.5, "small": 11, "paper": 200_000}
     sizes: ClassVar = scales(
         kinds=(50, 1000, 10_000),
         hidden=(8, 64, 1150),

@@ -64,7 +64,7 @@ class UnknownTimes(Study):
 
     name = "unknown-times"
     question, claim, source, prior_work, *resolutions = words_beside(__file__)
-    minutes: ClassVar = {"smoke": 0.3, "small": 10, "paper": 20_000}
+    minutes: ClassVar = {"smoke": 0.3, "small": 5, "paper": 6800}
     sizes: ClassVar = {
         "smoke": Sizes(hidden=8, steps={12: 40}, every=10, held_out=100, rates=[1e-2], seeds=1, choosing=1),
         "small": Sizes(hidden=32, steps={100: 2000}, every=50, held_out=250, rates=[2e-3, 6e-3, 2e-2], seeds=3, choosing=1),
