@@ -7,7 +7,8 @@ Twice: by the clock, as the machine is, and by the processor's time, which does 
 
 Runs are of one kind if they differ in seed, rate, clip and the start of their weights only. A slice is a training of a few steps,
 in a process of its own, with the threads that the runs will have; whatever is compiled is compiled before the clock is read.
-Trained weights may take longer than new ones: exact solves become stiffer.
+Trained weights may take longer than new ones: exact solves become stiffer. A run with a goal may end
+before its last step, and is counted to that.
 """
 
 from __future__ import annotations
