@@ -305,7 +305,7 @@ def _request(how: SolveEngine, columns: int, needs: SolveNeeds, dtype: torch.dty
 
 def known_flow(field: VectorField, method: EmbeddedMethod, xs: Tensor) -> KnownKernel | None:
     """The compiled kernel that has solved a field along such held samples, with all that was looked at for it."""
-    projected = field.project(xs)
+    projected = field.project(xs[:1])  # of all samples it is much memory, for a call that has its own
     needs = SolveNeeds(projected.requires_grad, method.implicit, False, projected.device, by_code=_by_code(method, field))
     kernel = known(field, _request(_COMPILED, projected.shape[-1], needs, projected.dtype), wait=False)
     return None if kernel is None or isinstance(kernel.kernel, str) else kernel

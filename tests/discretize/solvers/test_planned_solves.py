@@ -49,6 +49,19 @@ def runs_by_plan(*given, **named):
     return True
 
 
+def test_the_solve_that_is_planned_projects_its_samples_once():
+    field, xs = ctrnn.gated(2, 3), torch.randn(37, 4, 2)
+    given = {"method": "tsit5", "max_step": None, "fused": "always", "ts": torch.arange(38.0), "h0": torch.zeros(4, 3)}
+    run(field, xs, **given)
+    with torch.autograd.profiler.profile(record_shapes=True) as profile:
+        run(field, xs, **given)
+    products = [
+        event for event in profile.function_events if event.name == "aten::linear" and event.input_shapes[0] == [37, 4, 2]
+    ]
+    assert len(products) == 2  # the candidate's and the gate's
+    assert runs_by_plan(field, xs, **given)
+
+
 def same(field, *given, **named):
     found, expected = run(field, *given, **named), by_steps(field, *given, **named)
     assert_close((found.ts, found.hs), (expected.ts, expected.hs), rtol=0, atol=1e-12)
