@@ -129,9 +129,14 @@ def test_a_compiled_method_by_code_has_the_order_that_it_declares(method, order)
 
 @pytest.mark.slow
 def test_dopri5_as_code_is_dopri5_and_neighbours_and_threads_change_no_bit():
-    own, x, h0, threads = field(), normal(3, 40, 2), normal(40, 7, seed=2), torch.get_num_threads()
-    path = ctrnn.HeldPath(own.project(x).detach(), TS)
-    own.project = lambda x: x
+    own, x, h0, threads = (
+        ctrnn.gated(14, 7, dtype=torch.float64),
+        normal(3, 40, 14),
+        normal(40, 7, seed=2),
+        torch.get_num_threads(),
+    )
+    path = ctrnn.HeldPath(x, TS)
+    own.project = lambda x: x  # from the projected input on, which is here the input
     found = []
     try:
         for count in (1, 3):
