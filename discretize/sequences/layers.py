@@ -234,8 +234,8 @@ class Layers(SequenceModule):
             if k:
                 drop = dropout if ragged is None else ragged.dropout
                 xs = drop(xs, self.dropout, self.training)
-            for module in row:
-                check_input(module.field, xs)  # of which the entrance has looked at the first alone
+            for module in row if k else row[1:]:  # the first is the reader, at which the entrance has looked
+                check_input(module.field, xs)
             output, end = row[0](RaggedCall(given(xs, row[0]), next(starts), edges, ragged))
             outputs, ends = [output], [*ends, end]
             for module in row[1:]:
@@ -253,7 +253,9 @@ class Layers(SequenceModule):
 
     @property
     def _reader(self) -> VectorField:
-        return self._rows()[0][0].field
+        row: Any = next(iter(self.layers))
+        field: VectorField = next(iter(row)).field
+        return field
 
     @property
     def dt(self) -> float | None:  # type: ignore[override]
