@@ -176,12 +176,12 @@ class AnyMatrix(EmbeddedMethod):
     def attempt(self, slope, tau, dt, h, start):
         step, ks = dt.to(h), []
         held = slope.jacobian(tau, h).detach()
-        inverse = torch.linalg.inv(torch.eye(h.shape[-1], dtype=h.dtype, device=h.device) - held * (self.gamma * step)[..., None])
+        inverse = torch.linalg.inv(torch.eye(h.shape[-1], dtype=h.dtype, device=h.device) / self.gamma - held * step[..., None])
         for i in range(3):
             at = h + step * sum((a * k for a, k in zip(self.a[i], ks, strict=False)), torch.zeros_like(h))
             value = slope(tau + min(1.0, sum(self.a[i])) * dt, at) if ks else start
             coupled = step * sum((c * k for c, k in zip(self.c[i], ks, strict=False)), torch.zeros_like(h))
-            ks.append((inverse @ (value[..., None] + held @ coupled[..., None]))[..., 0])
+            ks.append((inverse @ (value[..., None] + held @ coupled[..., None]))[..., 0] / self.gamma)
         mean = sum(b * k for b, k in zip(self.b, ks, strict=True)) / sum(self.b)
         return Attempt(h + step * mean, step * (mean - ks[0]))
 
