@@ -20,22 +20,21 @@ from __future__ import annotations
 
 import copy
 import os
-import traceback
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from itertools import chain, takewhile
 from types import FunctionType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
-from discretize import compat
-from discretize.kernels.record.attributes import GlobalReads, beside_tensors
-from discretize.kernels.record.recording import ModuleRecord, own_line, results_kept
+from derivations.tracing.looks import Looks, memory_of
+from discretize.kernels.record.attributes import beside_tensors
+from discretize.kernels.record.global_reads import GlobalReads
+from discretize.kernels.record.recording import ModuleRecord, results_kept
 from discretize.kernels.record.watched import Unwatched
 
 __all__ = ["SURROUNDINGS", "Conditions", "Setting", "as_recorded", "check_settings", "replayed", "same_numbers"]
@@ -280,8 +279,8 @@ def _change_weights(module: nn.Module, weights: Iterable[tuple[nn.Parameter, Ten
 
 def _overwritten(module: nn.Module, before: Mapping[str, Any], number: float) -> dict[str, Any]:
     """Overwrite tensors that each call leaves anew, as a cell's last gates for a plot: code that reads them does otherwise."""
-    own = {_memory(t) for t in (*module.parameters(), *module.buffers())}
-    tensors = {place: t for place, t in _places(module) if isinstance(t, Tensor) and _memory(t) not in own}
+    own = {memory_of(t) for t in (*module.parameters(), *module.buffers())}
+    tensors = {place: t for place, t in _places(module) if isinstance(t, Tensor) and memory_of(t) not in own}
     with torch.inference_mode():
         for place, t in tensors.items():
             if place in before and before[place] != _shown(t) and t.is_floating_point():
@@ -322,7 +321,7 @@ def _differs(setting: Setting, ran: Any, recorded: Any) -> bool:
     first = next(iter(setting.arguments.values()))
     dtype = first.dtype
     tolerance = TOLERANCES[torch.bfloat16 if setting.around == "under autocast" else dtype]
-    looks = _Looks([*setting.arguments.values(), *setting.module.parameters()])
+    looks = Looks([*setting.arguments.values(), *setting.module.parameters()])
     try:
         with (
             setting.entered(),
@@ -343,63 +342,6 @@ def _differs(setting: Setting, ran: Any, recorded: Any) -> bool:
         if not _close(theirs, rounded, tolerance):
             return _close(rounded, _rows(recorded(setting, torch.float64)), tolerance)
     return False
-
-
-# Operations that tell Python a number, or as many entries as numbers say, by what torch notes of them; and methods that do so by
-# none.
-TELL = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
-METHODS = set("tolist numpy __array__ __dlpack__ data_ptr untyped_storage __repr__ __format__ apply_ map_ map2_".split())  # noqa: SIM905
-BESIDE_THE_FIRST = ("tensor_split", "_pack_padded_sequence")  # which read lengths from their other tensors
-
-
-class _Methods(TorchFunctionMode):
-    """Notes calls of methods that give Python the numbers of a tensor."""
-
-    def __init__(self, looks: _Looks) -> None:
-        super().__init__()
-        self.looks = looks
-
-    def __torch_function__(self, function: Any, types: object, args: Any = (), kwargs: Any = None) -> Any:
-        name = getattr(function, "__name__", "")
-        if name in METHODS or name in BESIDE_THE_FIRST:
-            self.looks.note_read((args if name in METHODS else args[1:], kwargs))
-        return function(*args, **(kwargs or {}))
-
-
-class _Looks(compat.TorchDispatchMode):
-    """Finds the line where code reads values of the given tensors, or of what was computed from them."""
-
-    def __init__(self, tensors: Iterable[Tensor]) -> None:
-        super().__init__()
-        self.line, self.methods = "", _Methods(self)
-        # The tensors themselves too: memory that is given back would be another tensor's next.
-        self.followed = {_memory(t): t for t in tensors}
-
-    def __enter__(self) -> Self:
-        self.methods.__enter__()
-        return super().__enter__()
-
-    def __exit__(self, *raised: object) -> None:
-        super().__exit__(*raised)
-        self.methods.__exit__(*raised)
-
-    def note_read(self, tensors: object) -> None:
-        """Note the line of code that reads the value of a tensor followed (.item(), bool)."""
-        if any(_memory(t) in self.followed for t in compat.tree_leaves(tensors) if isinstance(t, Tensor)):
-            self.line = self.line or own_line(traceback.extract_stack(), __file__)
-
-    def __torch_dispatch__(self, function: Any, types: object, args: Any = (), kwargs: Any = None) -> Any:
-        answer = function(*args, **(kwargs or {}))
-        if any(_memory(t) in self.followed for t in compat.tree_leaves((args, kwargs)) if isinstance(t, Tensor)):
-            is_index = function.overloadpacket is torch.ops.aten.index  # as many entries as numbers say only by a mask
-            if TELL & {*function.tags} and not (is_index and all(t is None or t.dtype != torch.bool for t in args[1])):
-                self.note_read((args, kwargs))
-            self.followed.update((_memory(t), t) for t in compat.tree_leaves(answer) if isinstance(t, Tensor))
-        return answer
-
-    def check(self, words: str) -> None:
-        if self.line:
-            raise ValueError(f"the code branches on the values of tensors{self.line} {words}; write it with torch.where.")
 
 
 # What a module could keep from one call to the next: numbers and words wherever they are, its buffers, and the tensors that it
@@ -429,14 +371,9 @@ def _beside(value: object) -> object:
 def _tensors_read(module: nn.Module, constants: Iterable[Tensor]) -> set[str]:
     """Find the attributes that are weights, buffers, or equal to a tensor that was recorded as a constant."""
     own = {(t.dtype, t.shape, _shown(t)) for t in constants}
-    weights = {_memory(t) for t in (*module.parameters(), *module.buffers())}
+    weights = {memory_of(t) for t in (*module.parameters(), *module.buffers())}
     tensors = ((place, value) for place, value in _places(module) if isinstance(value, Tensor))
-    return {place for place, t in tensors if _memory(t) in weights or (t.dtype, t.shape, _shown(t)) in own}
-
-
-def _memory(t: Tensor) -> int:
-    """Return a key that is equal for tensors that share their memory, as long as both live."""
-    return t.untyped_storage().data_ptr() or id(t)
+    return {place for place, t in tensors if memory_of(t) in weights or (t.dtype, t.shape, _shown(t)) in own}
 
 
 def _places(module: nn.Module) -> Iterator[tuple[str, Any]]:

@@ -26,7 +26,8 @@ from discretize.kernels import price
 from discretize.kernels.build import Libraries, Unavailable, begin
 from discretize.kernels.eligibility import warn_once
 from discretize.kernels.price import KernelReady, Waiting
-from discretize.kernels.record.attributes import Attributes, GlobalReads, attributes_of
+from discretize.kernels.record.attributes import Attributes, attributes_of
+from discretize.kernels.record.global_reads import GlobalReads
 from discretize.kernels.record.guards import Guards
 from discretize.kernels.record.program import CodeModule, Program, Text, Writer, weights_of, with_weights
 from discretize.kernels.record.recording import UnknownOperation

@@ -1,31 +1,27 @@
-r"""Collect what code may read beside its samples: the tensors of its module, all else that it keeps, and globals.
+r"""Collect what code may read beside its samples: the tensors of its module, and all else that it keeps.
 
     tensors    wherever the module keeps them: given to kernels anew at each call
     values     all else, equal where the code has the same before it, down to the numbers in objects, classes and closures
-    globals    what the code that was recorded names outside of its module, also in modules that it imports, compared at each call
 
-What code asks for beside these cannot be watched: `watched.py`. Libraries are taken to stay as they are.
+Globals are in `global_reads.py`; what code asks for beside these cannot be watched: `watched.py`. Libraries are taken to stay as
+they are.
 """
 
 from __future__ import annotations
 
 import ctypes
-import dis
 import os
 import sys
 import sysconfig
-from collections.abc import Collection, Container, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Container, Mapping, Sequence
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
-from itertools import accumulate
 from math import inf
 from operator import attrgetter, methodcaller
 from types import (
     BuiltinFunctionType,
-    CodeType,
-    FrameType,
     FunctionType,
     GeneratorType,
     MappingProxyType,
@@ -42,8 +38,7 @@ from ctrnn.own_code import HOOKS
 from discretize import compat
 from discretize.kernels.record.guards import OF_CLASS, OF_FUNCTIONS, Guards, is_plain, layout
 from discretize.kernels.record.sources import PACKAGES
-from discretize.kernels.record.watched import Unwatched, asked_by_call, asked_in, is_installed, refused, unwatched
-from discretize.solvers.captured import CapturedGlobals, all_globals
+from discretize.kernels.record.watched import is_installed, refused, unwatched
 
 __all__ = [
     "GLOBAL_HOOKS",
@@ -52,10 +47,12 @@ __all__ = [
     "PLACES",
     "PLAIN",
     "Attributes",
-    "GlobalReads",
+    "ById",
     "attributes_of",
+    "attributes_read",
     "beside_tensors",
     "stays_as_is",
+    "what_shows",
 ]
 
 NO_ROOT = nn.Module()
@@ -77,7 +74,7 @@ OURS = tuple(os.path.join(place, "") for place in PACKAGES.values())
 PLACES = (*OURS, os.path.join(sysconfig.get_paths()["stdlib"], ""), "<frozen ")
 
 
-class _ById(NamedTuple):
+class ById(NamedTuple):
     """A library's object, compared by its id alone."""
 
     value: Any
@@ -104,118 +101,17 @@ def attributes_of(
     return _told(walk, value, copied=True)
 
 
-@dataclass(frozen=True)
-class _Reads:
-    """What code reads of globals: their names, the modules that it imports itself, and the attributes that it asks for."""
-
-    globals: dict[str, Any]
-    names: tuple[str, ...]
-    imported: tuple[str, ...]
-    attributes: tuple[str, ...]
-
-    @classmethod
-    def of(cls, code: CodeType, namespace: dict[str, Any]) -> _Reads:
-        # Words too, for getattr(module, "name") and globals()["name"]; those in tuples are of class patterns.
-        consts = [each for const in code.co_consts for each in (const if isinstance(const, tuple) else (const,))]
-        words = [word for word in consts if isinstance(word, str)]
-        told = [(each.opname, each.argval) for each in dis.get_instructions(code)]
-        names = {name for how, name in told if how in ("LOAD_GLOBAL", "LOAD_NAME")}
-        packages = ["", *accumulate(str(namespace.get("__package__") or "").split("."), "{}.{}".format)]  # of relative imports
-        imported = [f"{package}.{name}".strip(".") for how, name in told if how == "IMPORT_NAME" for package in packages]
-        names |= {*words} if "globals" in names else set()
-        names -= {*namespace} if isinstance(namespace, CapturedGlobals) else set()  # which are the module's
-        return cls(all_globals(namespace), tuple(sorted(names)), tuple(imported), (*code.co_names, *words))
-
-    def now(self, guards: Guards) -> Iterator[Any]:
-        guards.names(self.globals, self.names)
-        guards.names(sys.modules, self.imported)
-        yield from map(self.globals.get, self.names)
-        yield from map(sys.modules.get, self.imported)
+def attributes_read(values: Sequence[object], guards: Guards) -> Attributes | str:
+    """As `attributes_of`, of what code reads outside of its module, which its copies read too."""
+    return _told(_Walk(guards=guards), list(values), copied=False)
 
 
-class GlobalReads:
-    """Which globals code names, and those of modules by their attributes: a module may be named by one function and read by
-    another, so of each module all names count that any of them asks for."""
-
-    def __init__(self) -> None:
-        self.reads: dict[CodeType, _Reads] = {}
-        self.attributes: dict[str, None] = {}
-
-    @contextmanager
-    def noted(self, *others: str) -> Iterator[None]:
-        r"""Of all code that runs meanwhile in this thread.
-
-        Args:    others: the beginnings of paths of files whose code is not looked at.
-        Raises:  Unwatched before code does what cannot be watched.
-        """
-        reasons, libraries, imports = list[str](), (*PLACES, *others), list[FrameType]()
-
-        def look(frame: FrameType, event: str, argument: object) -> None:
-            why, file = None, frame.f_code.co_filename
-            if imports:  # what a module runs as it is first imported, it runs once in a process
-                if event == "return" and frame is imports[0]:
-                    imports.clear()
-            elif event == "call" and frame.f_code.co_name == "_find_and_load" and file.startswith("<frozen importlib"):
-                imports.append(frame)
-            elif event == "call" and not file.startswith(libraries) and not is_installed(file):
-                why = self._note(frame)
-            elif event == "c_call" and frame.f_code in self.reads:
-                why = asked_by_call(frame, argument)
-            elif event == "call" and frame.f_back is not None and frame.f_back.f_code in self.reads:
-                why = asked_by_call(frame)
-            if why is not None:
-                reasons.append(why)
-                raise Unwatched(why)
-
-        before = sys.getprofile()
-        sys.setprofile(look)
-        try:
-            yield
-        finally:
-            sys.setprofile(before)
-        if reasons:  # and the code has caught that
-            raise Unwatched(reasons[0])
-
-    def _note(self, frame: FrameType) -> str | None:
-        """Why what the code of a frame reads cannot be watched."""
-        code = frame.f_code
-        if code in self.reads:
-            return None
-        self.reads[code] = _Reads.of(code, frame.f_globals)
-        self.attributes |= dict.fromkeys(self.reads[code].attributes)
-        return asked_in(code, all_globals(frame.f_globals), frame.f_locals)
-
-    def now(self, guards: Guards | None = None) -> Attributes | str:
-        """Their current values, or why they cannot be compared. guards: collects what must stay."""
-        walk = _Walk(guards=guards or Guards())
-        return _told(walk, list(self._found(walk.guards)), copied=False)
-
-    def values_now(self, *others: object) -> list[Any]:
-        """Their current values and those of others, and what shows of those that cannot be compared."""
-        walk = _WhatShows()
-        for value, copied in [*((value, False) for value in self._found(walk.guards)), *((value, True) for value in others)]:
-            walk.visit(value, copied)
-        return walk.values
-
-    def _found(self, guards: Guards) -> Iterator[Any]:
-        seen = set[int]()
-        for each in self.reads.values():
-            for value in each.now(guards):
-                if not isinstance(value, ModuleType):
-                    yield value
-                elif id(value) not in seen:
-                    yield from self._of_module(value, seen, guards)
-
-    def _of_module(self, module: ModuleType, seen: set[int], guards: Guards) -> Iterator[Any]:
-        seen.add(id(module))
-        stays = stays_as_is(module.__name__)
-        guards.kind(module)
-        guards.names(vars(module), self.attributes)
-        for value in map(vars(module).get, self.attributes):
-            if isinstance(value, ModuleType):
-                yield from self._of_module(value, seen, guards) if id(value) not in seen else ()
-            else:
-                yield value if isinstance(value, (*PLAIN, type)) or not stays else _ById(value)
+def what_shows(read: Sequence[object], others: Sequence[object]) -> list[Any]:
+    """Values of what code reads outside of its module, and of others, and what shows of those that cannot be compared."""
+    walk = _WhatShows()
+    for value, copied in [*((value, False) for value in read), *((value, True) for value in others)]:
+        walk.visit(value, copied)
+    return walk.values
 
 
 def _told(walk: _Walk, value: object, copied: bool) -> Attributes | str:
@@ -260,7 +156,7 @@ class _Walk:
         if type(value) in PLAIN or (isinstance(value, PLAIN) and _is_of_a_library(type(value))):
             # repr: nan is not equal to itself, and 0.0 is to -0.0
             self.values.append((type(value), repr(value) if isinstance(value, float | complex) else value))
-        elif type(value) is _ById:
+        elif type(value) is ById:
             self._by_id(value.value)
         elif (id(value), copied) in self.seen:
             self.values.append(("again", self.seen[id(value), copied][0]))

@@ -27,8 +27,9 @@ from torch.fx import Graph, GraphModule, Node
 from discretize import compat
 from discretize.kernels.build import toolchain
 from discretize.kernels.cache import Cache
-from discretize.kernels.record.attributes import Attributes, GlobalReads, attributes_of
+from discretize.kernels.record.attributes import Attributes, attributes_of
 from discretize.kernels.record.fingerprint import digest, fingerprint, surroundings
+from discretize.kernels.record.global_reads import GlobalReads
 from discretize.kernels.record.program import CodeModule, Program, Text, Writer, program_of
 
 __all__ = ["Recorder", "is_stored", "program_key"]

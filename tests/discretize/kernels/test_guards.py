@@ -22,7 +22,8 @@ from torch import nn
 from torch.nn.utils import parametrize
 
 import ctrnn
-from discretize.kernels.record.attributes import GlobalReads, attributes_of
+from discretize.kernels.record.attributes import attributes_of
+from discretize.kernels.record.global_reads import GlobalReads
 from discretize.kernels.record.guards import Guards
 
 CONTEXT = ContextVar("CONTEXT", default=1.0)

@@ -33,7 +33,8 @@ import ctrnn
 from discretize import DiscreteRNN
 from discretize.kernels import registry as written_kernels
 from discretize.kernels.record import watched
-from discretize.kernels.record.attributes import GlobalReads, attributes_of
+from discretize.kernels.record.attributes import attributes_of
+from discretize.kernels.record.global_reads import GlobalReads
 
 pytestmark = pytest.mark.records
 SCALE = 1.0
