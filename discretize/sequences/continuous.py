@@ -30,8 +30,9 @@ from discretize.loop.noise import address_columns, scanned_along
 from discretize.noise.brownian import BrownianPath, Cells
 from discretize.noise.generator import Seed, fresh_keys, keys_of
 from discretize.sequences.clocks import solve_by_clock
+from discretize.sequences.field_module import FieldModule
 from discretize.sequences.live import LiveMap
-from discretize.sequences.module import FieldModule, Lengths, RaggedCall, Start, check_no_lengths
+from discretize.sequences.module import Lengths, RaggedCall, Start, check_no_lengths
 from discretize.sequences.ragged import Ragged, gone_by
 from discretize.sequences.stamps import sample_stamps
 from discretize.settings import MAX_NUM_STEPS, Gradient, Method, Settings

@@ -22,8 +22,9 @@ from discretize.loop.noise import addressed, scanned_along
 from discretize.noise.brownian import BrownianPath
 from discretize.noise.generator import Seed
 from discretize.sequences.cell import checked_step
+from discretize.sequences.field_module import FieldModule
 from discretize.sequences.live import LiveMap
-from discretize.sequences.module import FieldModule, RaggedCall
+from discretize.sequences.module import RaggedCall
 from discretize.sequences.overshoot import OvershootWatch
 from discretize.sequences.ragged import Ragged, gone_by
 from discretize.solvers.engine import SolverStats
