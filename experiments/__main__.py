@@ -9,20 +9,21 @@ from __future__ import annotations
 
 import importlib.util
 import io
-import math
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Union
+from typing import Annotated, Any, Union
 
 import tyro
 
 import ctrnn
 from ctrnn.extras import MissingPackageError, needed_by
 from derivations.processes.interruption import Interrupted, interruptible
+from experiments.breakdown.prompt import breakdown
 from experiments.compare.prompt import compare
+from experiments.data.prompt import read_recording
 from experiments.models.fields import FIELDS, JUMPS
 from experiments.options import Folder, Form, Input, Name, Output, Rate, Set, number
 from experiments.plugins import named_fields, use
@@ -32,9 +33,6 @@ from experiments.tasks.registry import TASKS
 from experiments.usage import UsageError, check_word, typed
 
 __all__ = ["COMMANDS", "main"]
-
-if TYPE_CHECKING:
-    from experiments.data.recording import Recording
 
 ROOT = Path(__file__).resolve().parents[1]
 DONE, FAILED, WRONG_USAGE, IO_ERROR, BROKEN_PIPE = 0, 1, 2, 74, 141
@@ -66,7 +64,7 @@ def demo(
         set: How a table is read, as by --task csv: inputs, time, missing, words, decimal, dates, clock, separator, encoding.
         verbose: Print a line for each proof, not only for those that fail.
     """
-    recording, command = _recording("demo", out, input, rate, set)
+    recording, command = read_recording("demo", out, input, rate, set)
     from experiments.demo.run import run  # noqa: PLC0415
 
     return DONE if run(out, recording, command, verbose) else FAILED
@@ -157,40 +155,6 @@ def prove(
     from experiments.prove import run  # noqa: PLC0415
 
     return DONE if run(cell, equations, seconds, [word for words in set for word in words], form, out) else FAILED
-
-
-def breakdown(
-    *,
-    run: Annotated[Path | None, tyro.conf.arg(metavar="RUN", help_behavior_hint="(default: no trained model)")] = None,
-    model: Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="")] = None,
-    data: Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="(required with --model)")] = None,
-    plugin: studies.Plugin = (),
-    out: Folder = Path("out/breakdown"),
-    input: Input = None,
-    rate: Rate = None,
-    set: Set = (),
-) -> int:
-    """Draw where the Taylor step stops being the field, and what to take instead; or say of a trained model whether it is its
-    equation or its step. Writes DIR/index.html.
-
-    Args:
-        run: Folder of a run of `ctrnn train`, whose model is looked at on sequences of its test.
-        model: A model of your own, written by ctrnn.save.
-        data: Tensors for it, .safetensors: xs (time, batch, input), and perhaps targets, counts, ts and lengths, as a
-            discretize.sequences.Batch has them.
-        plugin: A file of yours that a run was begun with, or with the classes of a model; it is run.
-        out: Folder for index.html, the numbers and the figures.
-        input: Your own recording, .npy or .csv: one column a channel, one row a sample; not for a trained model.
-        rate: Samples per second of your recording.
-        set: How a table is read, as by --task csv: inputs, time, missing, words, decimal, dates, clock, separator, encoding.
-    """
-    if run is not None or model is not None or data is not None or plugin:
-        _breakdown_of_trained(run, model, data, plugin, out, input, rate, set)
-        return DONE
-    recording, command = _recording("breakdown", out, input, rate, set)
-    from experiments.breakdown.run import run as draw  # noqa: PLC0415
-
-    return DONE if draw(out, recording, command) else FAILED
 
 
 def train(
@@ -402,53 +366,6 @@ def _with_its_own_commands(study: Callable[..., int]) -> Callable[..., int]:
     group.__annotations__["command"] = Annotated[Union[kinds], tyro.conf.arg(name="")]  # noqa: UP007 - made while running
     group.__doc__ = study.__doc__
     return group
-
-
-def _breakdown_of_trained(
-    run: Path | None,
-    model: Path | None,
-    data: Path | None,
-    plugin: Sequence[str],
-    out: Path,
-    input: Path | None,
-    rate: float | None,
-    set: Sequence[Sequence[str]],
-) -> None:
-    if input is not None or rate is not None or set:
-        raise UsageError(
-            "--input, --set and --sampling-rate are for a recording that is played to fields; a trained model has its own data."
-        )
-    if (run is None) == (model is None) or (model is None) != (data is None):
-        raise UsageError("Give --run RUN, or --model FILE and --data FILE.")
-    from experiments.breakdown.trained import of_files, of_run  # noqa: PLC0415
-
-    command = typed(
-        "breakdown", *(word for file in plugin for word in ("--plugin", file)), run=run, model=model, data=data, out=out
-    )
-    if run is not None:
-        of_run(run, out, command, plugin)
-        return
-    assert model is not None
-    assert data is not None
-    of_files(model, data, out, command, plugin)
-
-
-def _recording(
-    command: str, out: Path, input: Path | None, rate: float | None, set: Sequence[Sequence[str]]
-) -> tuple[Recording, str]:
-    """Read the recording before torch is imported, so that a wrong file is refused at once; return it and the command."""
-    words = [word for words in set for word in words]
-    if input is not None and rate is None and not any(word.startswith("time=") for word in words):
-        raise UsageError("--input needs --sampling-rate too: how many samples per second is it?")
-    if (rate is not None or words) and input is None:
-        raise UsageError(f"--{'set' if words else 'sampling-rate'} is for a recording of yours; name it with --input FILE.")
-    if rate is not None and not (math.isfinite(rate) and rate > 0):
-        raise UsageError(f"--sampling-rate must be a number of samples per second above 0, got {rate:g}.")
-    from experiments.data.recording import load  # noqa: PLC0415
-
-    told = [word for each in words for word in ("--set", each)]
-    shown = typed(command, *told, out=out, input=input, sampling_rate=None if rate is None else f"{rate:g}")
-    return load(input, rate, words), shown
 
 
 def _refuse_foreign_packages() -> None:
