@@ -1,6 +1,6 @@
 r"""Refuse code that asks for what cannot be compared between calls; kernels and proofs share one list.
 
-    its arguments, what its module keeps, globals, what functions close over    compared at each call: `attributes.py`, `global_reads.py`
+    its arguments, what its module keeps, globals, what functions close over    compared: `attributes.py`, `global_reads.py`
     functions of their arguments: torch's, numpy's, those of math, operator...  they stay what they are
     the time, chance, files, threads, modes and flags of torch, whether a
     tensor has a gradient, names of modules or globals that are computed        cannot be compared: `Unwatched`
