@@ -355,9 +355,9 @@ def disagreement(
     program where it has one."""
     dice = torch.Generator().manual_seed(0)
     sizes = ((2, 3, module.columns), (3, module.field.state_size))
-    projected, h0 = (torch.rand(size, generator=dice, dtype=dtype, device="cpu").to(needs.device) - 0.5 for size in sizes)
     uncounted = torch.autograd.graph.saved_tensors_hooks(lambda kept: kept, lambda kept: kept)
     with torch.inference_mode(False), torch.autocast(needs.device.type, enabled=False), uncounted:
+        projected, h0 = (torch.rand(size, generator=dice, dtype=dtype, device="cpu").to(needs.device) - 0.5 for size in sizes)
         weights = [weight.detach().clone().requires_grad_(weight.requires_grad) for weight in weights_of(module)]
         tensors = [projected.to(needs.stored or dtype).requires_grad_(needs.x), h0.requires_grad_(), *weights]
         kind = LinearPath if needs.drift else HeldPath

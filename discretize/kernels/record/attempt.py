@@ -151,12 +151,11 @@ class _TriedSlope(SlopeFunction):
         return _random_like(h, torch.Generator().manual_seed(1 + [*DERIVATIVES].index(name)))
 
 
-@torch.no_grad()
 def calls_of(method: EmbeddedMethod, state: int, dtype: torch.dtype) -> FieldCalls | str:
     """Find the calls of the field in a method's attempt by trying it on steps of many lengths; or why it has no program."""
     try:
-        method = copy.deepcopy(method)  # which may count its calls
-        with fork_rng([]):
+        with torch.inference_mode(False), torch.no_grad(), fork_rng([]):  # for calls of other modes too
+            method = copy.deepcopy(method)  # which may count its calls
             lengths = torch.tensor(LENGTHS, dtype=torch.float64, device="cpu")[:, None]
             none, one = 0 * lengths, lengths**0
             steps = [(none, one, one), (0.3 * lengths, lengths, one), (none, lengths, one), (none, one, lengths)]

@@ -264,6 +264,16 @@ def test_derivatives_of_a_solve_are_of_the_method_as_it_was():
         assert_close(*gradients)
 
 
+def test_calls_found_under_inference_mode_are_those_of_other_modes():
+    table = torch.tensor([[0.0, 0.0], [1.0, 0.0]], **TWICE), torch.tensor([0.5, 0.5], **TWICE), torch.tensor([-0.5, 0.5], **TWICE)
+    with torch.inference_mode():
+        kept = [part.clone() for part in table]  # such as autograd refuses
+        found = [calls_of(method, 7, torch.float64) for method in (TableByHand(*kept), HeunByHand())]
+    assert found == [calls_of(method, 7, torch.float64) for method in (TableByHand(*table), HeunByHand())]
+    assert found[1].scales
+    assert torch.is_grad_enabled()
+
+
 def test_one_time_that_is_computed_in_two_ways_is_one():
     class Thirds(EmbeddedMethod):
         order, evaluations = 1, 3

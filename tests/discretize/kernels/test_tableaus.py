@@ -169,3 +169,17 @@ def test_a_method_that_disagrees_with_torch_is_compared_once_and_others_go_on(mo
             engines.append((stats["engine"], stats["engine_why"]))
     assert asked == ["bosh3", "tsit5"]
     assert engines == 2 * [("steps", "it is wrong"), ("compiled", None)]
+
+
+@rows_of_any_width
+def test_a_pair_that_is_new_under_inference_mode_is_compared_with_torch_and_goes_back_later():
+    pair, field, x = RandomPair(41, 3, True), ctrnn.gated(2, 7).double(), torch.ones(4, 3, 2, **TWICE)
+    engines = []
+    with kernels_for_all("compiled"):
+        for mode in (torch.inference_mode, torch.no_grad, torch.enable_grad):
+            with mode():
+                solved = integrate(field, along(x)[0], torch.zeros(3, 7, **TWICE), TS, method=pair, **COARSE)
+            engines.append((solved.stats["engine"], solved.stats["engine_why"]))
+    assert engines == 3 * [("compiled", None)]
+    solved.hs.sum().backward()
+    assert all(weight.grad is not None for weight in field.candidate.parameters())
