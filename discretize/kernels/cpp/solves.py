@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from ctrnn import Driven, HeldPath, LinearPath, VectorField
+from discretize.errors import Failure
 from discretize.kernels.build import CppSource, Libraries
 from discretize.kernels.cpp.blocks import solved_within
 from discretize.kernels.cpp.lanes import lane_written
@@ -379,7 +380,10 @@ def disagreement(
         mine = [hs, *(torch.zeros_like(t) if g is None else g for t, g in back if t.requires_grad)]
         sought = [tensor for tensor in tensors if tensor.requires_grad]
         with torch.enable_grad():
-            again = states_by_engine(run, *tensors)
+            try:
+                again = states_by_engine(run, *tensors)
+            except Failure as error:  # of samples that wait, say, with a dt of 0
+                return f"the engine in torch, with which its kernel is compared, stops: {error.cause}"
             gradients = torch.autograd.grad(again.sum(), sought, allow_unused=True, materialize_grads=True)
     worst = wrong_by(mine, (again, *gradients), h0, sought, 1.0, needs.stored or dtype)
     return None if worst <= ROUNDING[needs.stored or dtype] else f"its kernel differs from torch by {worst:.2g} on a few numbers"
