@@ -73,6 +73,7 @@ class EmbeddedMethod(Step):
                  and `slope.steady` where time does not matter; tau: time, counted from the start of a piece of the input; start:
                  dh/dt at h, None where not known.
         Shape:   tau, dt (1, 1) or (batch, 1), float64: write `dt.to(h)` beside states; h, start (batch, state) -> (batch, state).
+                 dt is 0 for a sample that waits for others, so divide by none.
         """
 
     @property
