@@ -243,7 +243,7 @@ class _SegmentSolve:
     def _step_on(
         self, attempt: Attempt, live: np.ndarray, accepted: np.ndarray, tau: np.ndarray, dt: np.ndarray, finite: bool
     ) -> None:
-        if (accepted == live).all():
+        if (accepted == live).all() and (finite or live.all()):
             self.h, self.start = attempt.h, attempt.end
             return
         self.last = attempt

@@ -421,3 +421,23 @@ def test_halves_that_hold_a_moving_input_are_judged_by_order_1(step: discretize.
     dt, zero = torch.full((1, 1), 0.5), torch.zeros(1, 1)
     h, error, _ = StepDoubling(step).attempt(segment, zero, dt, zero, None)
     assert_close((h, error), (dt**2 / 4, dt**2 / 4))
+
+
+class Divided(EmbeddedMethod):
+    """Rosenbrock's Euler with I / dt - J, which is nan where a sample that waits for others takes a step of 0."""
+
+    order, evaluations, jacobians = 1, 1, 1
+
+    def attempt(self, slope, tau, dt, h, start):
+        moved = torch.linalg.solve(torch.eye(h.shape[-1]).to(h) / dt.to(h)[..., None] - slope.jacobian(tau, h), start)
+        return Attempt(h + moved, moved / 10)
+
+
+@torch.no_grad()
+def test_a_sample_that_waits_keeps_its_state_where_a_step_of_0_leads_to_nan():
+    field, x, h0 = ctrnn.gated(2, 4, generator=torch.Generator().manual_seed(0)).double(), torch.ones(2, 2, 2), torch.zeros(2, 4)
+    ts, how = torch.tensor([[0.0, 0.0], [0.2, 1.0]]), {"method": Divided(), "fused": False, "rtol": 0.5, "atol": 0.1}
+    how |= {"first_step": 0.25, "max_step": 0.25}
+    both = integrate(field, ctrnn.LinearPath(x.double(), ts), h0.double(), ts, **how).hs
+    alone = integrate(field, ctrnn.LinearPath(x[:, :1].double(), ts[:, 0]), h0[:1].double(), ts[:, 0], **how).hs
+    assert torch.equal(both[:, :1], alone)
