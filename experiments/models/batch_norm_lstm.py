@@ -176,6 +176,8 @@ class BatchNormModel(nn.Module):
         start_gates(self.rnn, settings, weights)
         with drawing(generator(seed, "read-out")):
             self.read_out = nn.Linear(settings.hidden, output_size, dtype=torch.float32)
+        # Moving means have the steps of a process's own share; sent to the others, they would not fit.
+        self._ddp_params_and_buffers_to_ignore = [name for name, _ in self.named_buffers()]
 
     def forward(self, xs: Tensor, ts: None = None, lengths: Tensor | None = None) -> Tensor:
         outputs: Tensor = self.read_out(self.rnn(xs.to(self.read_out.weight), lengths))

@@ -108,7 +108,8 @@ class MeanGradients:
     pass, when all processes have said that theirs went well: a solve that fails, or a memory that is full, in one of them leaves
     no other waiting. Gradients of recurrent weights are known at the end of a pass only, so little is lost.
 
-    Args:    model: whose parameters are learned, on its device; buffers become those of the first process at each call.
+    Args:    model: whose parameters are learned, on its device; buffers become those of the first process at each call, but
+             for those that its `_ddp_params_and_buffers_to_ignore` names.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -131,6 +132,8 @@ class _Zero(nn.Module):
         super().__init__()
         zero = torch.zeros((), device=next(model.parameters()).device)
         self.model, self.read, self.unread = model, nn.Parameter(zero), nn.Parameter(zero.clone())
+        kept = getattr(model, "_ddp_params_and_buffers_to_ignore", ())  # as DistributedDataParallel reads it
+        self._ddp_params_and_buffers_to_ignore = [f"model.{name}" for name in kept]
 
     def forward(self) -> Tensor:
         used = (parameter for parameter in self.model.parameters() if parameter.grad is not None)

@@ -207,3 +207,10 @@ def test_stamps_and_comparisons_of_integrators_are_refused(tmp_path):
         configuration("forecast", "lstm-batch-norm").untrained_model()
     with pytest.raises(UsageError, match="lstm-batch-norm is a module of torch, no equation"):
         compare("adding", field=["lstm-batch-norm"], integrator=["euler", "exact"], out=tmp_path)
+
+
+def test_processes_do_not_send_moving_means_which_are_of_as_many_steps_as_the_longest_sequence_of_a_share():
+    model = configuration("adding", "lstm-batch-norm", "euler", hidden=4).untrained_model()
+    own = set(model._ddp_params_and_buffers_to_ignore)
+    assert own == {name for name, _ in model.named_buffers()}
+    assert len(own) == 9  # of three normalizations

@@ -91,7 +91,7 @@ def weights_after(name, precision, processes=ALONE, steps=20):
 
 
 class Odd(nn.Module):
-    """One weight under two names, one that only the second process reads, one that nobody reads, and a buffer of each process."""
+    """One weight under two names, one that only the second process reads, one that nobody reads, and buffers of each process."""
 
     def __init__(self, rank):
         super().__init__()
@@ -99,6 +99,8 @@ class Odd(nn.Module):
         self.second, self.never = nn.Parameter(torch.zeros(4)), nn.Parameter(torch.zeros(5))
         self.register_buffer("places", torch.tensor([rank, 7]))
         self.register_buffer("mask", torch.tensor([rank == 0, True]))
+        self.register_buffer("means", torch.zeros(2 + rank))
+        self._ddp_params_and_buffers_to_ignore = ["means"]
 
 
 def means_of_odd(rank):
@@ -165,7 +167,7 @@ def test_two_processes_have_the_weights_of_one_after_twenty_steps(name, precisio
 
 
 def test_gradients_are_means_over_processes_also_of_what_is_not_used_here_and_buffers_are_the_first_ones():
-    for _, (found, buffers) in in_two_processes():
+    for rank, (_, (found, buffers)) in enumerate(in_two_processes()):
         together, alone = found
         kind = together["one"].dtype
         assert_close(together["one"], torch.full((2, 3), 2.0, dtype=kind))
@@ -175,6 +177,7 @@ def test_gradients_are_means_over_processes_also_of_what_is_not_used_here_and_bu
         assert alone["second"] is None
         assert buffers["places"].tolist() == [0, 7]
         assert buffers["mask"].tolist() == [True, True]
+        assert len(buffers["means"]) == 2 + rank
 
 
 def test_a_sequence_has_the_same_noise_in_a_share_as_in_the_batch():
