@@ -25,6 +25,7 @@ import math
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
@@ -278,8 +279,8 @@ def inverse_gamma_(module: M, shape: float = 0.56, scale: float = 1.0, *, genera
     device = "cpu" if generator is None else generator.device
 
     def draw(n: int) -> Tensor:
-        alphas = torch.full((n,), alpha, dtype=torch.float64, device=device)
-        rates = torch._standard_gamma(alphas, generator=generator) / beta
+        seed = int(torch.randint(2**63 - 1, (), device=device, generator=generator))  # torch draws such laws by no generator
+        rates = torch.from_numpy(np.random.default_rng(seed).gamma(alpha, 1 / beta, n)).to(device)
         return -1 / torch.expm1(-rates.clamp(max=FASTEST))
 
     return _initialize(module, draw)

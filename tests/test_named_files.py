@@ -20,7 +20,7 @@ THEIRS = {
     "cnf.py",
 }
 THEIRS |= {"single_step_methods_test.py", "step_size_controllers_test.py", "learn_physics.py", "odenet_mnist.py"}
-THEIRS |= {"latent_ode.py", "ode_demo.py", "bouncing_ball.py"}
+THEIRS |= {"latent_ode.py", "ode_demo.py", "bouncing_ball.py", "text8.py"}
 WRITTEN = {"program.h"}
 STATES = {"found.h", "rest.h", "b.h"}  # attributes of objects
 

@@ -40,8 +40,9 @@ class Tableau(NamedTuple):
 
 def tableau_of(method: EmbeddedMethod) -> Tableau | None:
     """Return the numbers of a method whose attempt is that of an explicit tableau, None for others."""
-    if not isinstance(method, EmbeddedRungeKutta) or not method.has_tableau:
+    if not method.has_tableau:
         return None
+    assert isinstance(method, EmbeddedRungeKutta)
     rows, weights, error = tuple(map(tuple, method.a)), tuple(method.weights), tuple(method.e)
     return Tableau(rows, weights, error, tuple(method.nodes), method.last_is_next)
 
