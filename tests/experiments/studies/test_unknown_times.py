@@ -79,6 +79,15 @@ def test_runs_that_never_get_there_count_with_the_steps_they_were_given():
     assert spread.mean == pytest.approx(expected)
 
 
+def test_no_answer_follows_that_a_run_which_was_not_there_could_turn():
+    early = STEPS | dict.fromkeys(["chrono", "too-long", "standard"], 1900)
+    parts = STUDY.verdict(results(early, late=["slow-decay"])).parts
+    assert [part.answer for part in parts] == ["undecided", "no", "no"]
+    assert "but runs were not there" in parts[0].evidence
+    late = STUDY.verdict(results(STEPS | {"slow-decay": 1500}, late=["standard"])).parts
+    assert [part.answer for part in late] == ["no", "undecided", "no"]
+
+
 def test_where_chrono_does_not_learn_either_nothing_is_judged():
     verdict = STUDY.verdict(results(late=["chrono"]))
     assert [part.answer for part in verdict.parts] == ["undecided"] * 3
