@@ -50,7 +50,7 @@ def slower_tests(trained: AnyWarp) -> list[tuple[int, AnyWarp]]:
 
 def with_ranges(results: Results) -> pd.DataFrame:
     rows = results.rows
-    return rows.assign(range=rows["least"].astype(str) + "–" + rows["warp"].astype(str))
+    return rows.assign(range=[f"{least:g}–{most:g}" for least, most in zip(rows["least"], rows["warp"], strict=True)])
 
 
 class TallecFigure5(Study):
