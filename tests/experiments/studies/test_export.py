@@ -88,6 +88,7 @@ def test_modules_of_torch_have_their_rows_and_no_file(tmp_path, monkeypatch):
     assert [file.stem for file in (tmp_path / "out" / "models").iterdir()] == ["lstm-standard-0"]
 
 
+@pytest.mark.slow  # nine commands
 def test_four_shards_in_bash_copied_together_are_the_local_run(tmp_path):
     command = f"{sys.executable} -m experiments study run unwarped --scale smoke --workers 1"
     script = (
