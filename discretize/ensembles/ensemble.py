@@ -12,7 +12,8 @@ import inspect
 import itertools
 import math
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from threading import RLock
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -88,6 +89,11 @@ class Ensemble(AnsweredInit, nn.Module):
         each = [each] if isinstance(each, str) else list(each)
         if len(arguments) == 1 and not keywords and (ran := self._as_planned(arguments[0], each)) is not None:
             return ran
+        with self._turns:
+            return self._newly_run(arguments, keywords, each)
+
+    def _newly_run(self, arguments: tuple[object, ...], keywords: dict[str, object], each: list[str]) -> Any:
+        """Run a call as if none had been before it: while it runs the module has the weights of a network in their places."""
         call = _Call(self, arguments, keywords, each)
         if self._refused:
             raise ValueError(self._refused)
@@ -277,6 +283,7 @@ class Ensemble(AnsweredInit, nn.Module):
     def extra_repr(self) -> str:
         return f"{len(self)} networks"
 
+    _turns: ClassVar = RLock()  # of threads
     _plan: ModulePlan | None = None
     _unplanned: int = 0  # calls in a row
     _why: str | None = None  # the networks ran one by one

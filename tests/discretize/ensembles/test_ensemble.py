@@ -3,6 +3,8 @@
 import copy
 import inspect
 import pickle
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -523,3 +525,19 @@ class Centred(nn.Module):
 def test_wrong_calls_are_answered_in_words(call, error, words):
     with pytest.raises(error, match=words):
         call(ensemble(networks_of("gated")), torch.randn(5, 4, 3))
+
+
+def test_threads_that_call_an_ensemble_at_once_get_what_they_would_alone():
+    networks = [discretize.DiscreteRNN(ctrnn.gated(2, 3, dtype=torch.float64), fused=False) for _ in range(3)]
+    many, xs = discretize.ensemble(networks), [torch.randn(steps, 2, 2, dtype=torch.float64) for steps in (2, 5, 9, 7)]
+    together = threading.Barrier(len(xs))
+
+    def called(x):
+        together.wait()
+        return [many(x)[0] for _ in range(5)]
+
+    with ThreadPoolExecutor(len(xs)) as threads:
+        answers = list(threads.map(called, xs))
+    for x, outputs in zip(xs, answers, strict=True):
+        for output in outputs:
+            assert_close(output, torch.stack([network(x)[0] for network in networks]))
