@@ -11,6 +11,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import math
+import os
 from collections.abc import Iterable, Iterator
 from threading import RLock
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -414,3 +415,11 @@ def _stacked(modules: list[nn.Module]) -> dict[int, Tensor]:
 
 def _like(old: Tensor, new: Tensor) -> Tensor:
     return nn.Parameter(new, old.requires_grad) if isinstance(old, nn.Parameter) else new
+
+
+def _after_fork() -> None:
+    Ensemble._turns = RLock()  # the thread that held it is not in the child
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

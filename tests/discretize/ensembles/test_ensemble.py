@@ -2,7 +2,9 @@
 
 import copy
 import inspect
+import os
 import pickle
+import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -541,3 +543,28 @@ def test_threads_that_call_an_ensemble_at_once_get_what_they_would_alone():
     for x, outputs in zip(xs, answers, strict=True):
         for output in outputs:
             assert_close(output, torch.stack([network(x)[0] for network in networks]))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system forks no processes")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+def test_a_child_that_is_forked_while_a_thread_calls_an_ensemble_has_its_own_turn():
+    called, gone = threading.Event(), threading.Event()
+
+    class Slow(nn.Module):
+        def forward(self, x):
+            called.set()
+            gone.wait()
+            return x
+
+    quick = discretize.ensemble([nn.Identity(), nn.Identity()])
+    thread = threading.Thread(target=discretize.ensemble([Slow(), Slow()]), args=[torch.zeros(1)])
+    thread.start()
+    called.wait()
+    child = os.fork()
+    if not child:
+        signal.alarm(60)  # ends a child that waits
+        os._exit(quick(torch.zeros(1)).shape != (2, 1))
+    _, status = os.waitpid(child, 0)
+    gone.set()
+    thread.join()
+    assert os.waitstatus_to_exitcode(status) == 0
