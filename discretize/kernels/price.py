@@ -15,7 +15,6 @@ __all__ = [
     "Stopwatch",
     "Waiting",
     "builds_at_once",
-    "builds_later",
     "kernels_at_once",
     "may_build",
     "without_building",
@@ -62,11 +61,6 @@ def kernels_at_once() -> AbstractContextManager[None]:
 
 def builds_at_once() -> bool:
     return _at_once.get()
-
-
-def builds_later() -> bool:
-    """Return whether kernels may be built once they pay, as is so where nothing else is set."""
-    return _may_build.get() and not _at_once.get()
 
 
 @contextmanager

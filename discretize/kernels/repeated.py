@@ -148,6 +148,7 @@ class Repeated:
             for module, own, settings, plan, why in parts
         ]
         self.uses, self.waits, self.seconds = plans[0].found.uses, isinstance(parts[0][-1], Waiting), 0.0
+        self.builds = price.may_build()
         self.weight = 1 + (plans[0].learns and torch.is_grad_enabled())
         self.method = plans[0].stats["method"]
 
@@ -174,7 +175,8 @@ class Repeated:
             or not self.state.check()
             or compat.function_modes()
             or compat.dispatch_modes()
-            or not price.builds_later()
+            or price.builds_at_once()
+            or price.may_build() is not self.builds
             or not self.unwritten.hold()
         ):
             return None
@@ -185,7 +187,7 @@ class Repeated:
                 or len(own) != length
                 or not all(map(is_, settings, own.values()))
                 or uses.made != plan.made
-                or (waits and uses.seconds >= price.PRICE)
+                or (waits and self.builds and uses.seconds >= price.PRICE)
             ):
                 return None
             if own["watch"].looks(self.method, plan.field, 1.0, self.first):
