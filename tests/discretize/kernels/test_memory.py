@@ -66,6 +66,28 @@ def test_where_the_system_takes_no_pages_back_what_is_beyond_the_most_is_freed(m
     assert [block.size for block in memory._idle.values()] == [20_000]
 
 
+def test_pages_may_be_joined_once_they_have_been_written_and_not_while_they_are_new(monkeypatch):
+    advised = list[str]()
+
+    class Told(memory._Pages):
+        def _advise(self, advice):
+            advised.append(advice)
+            return super()._advise(advice)
+
+    monkeypatch.setattr(memory, "_Pages", Told)
+    memory.lent(SMALL, 3000)
+    assert advised == []
+    memory.lent(SMALL, 3000)
+    memory.lent(SMALL, 3000)
+    assert advised == ["MADV_HUGEPAGE"]
+    (block,) = memory._idle.values()
+    assert block.leave()
+    memory.lent(SMALL, 3000)  # whose pages may be new
+    assert advised[1:] == ["MADV_FREE", "MADV_NOHUGEPAGE"]
+    memory.lent(SMALL, 3000)
+    assert advised[3:] == ["MADV_HUGEPAGE"]
+
+
 def test_a_small_tensor_takes_no_block_of_a_large_one():
     memory.lent(SMALL, 12_000)
     place = next(iter(memory._idle))
