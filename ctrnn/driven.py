@@ -164,7 +164,9 @@ class Driven(AnsweredInit, nn.Module):
             farthest = ends.abs().max()
             dt += farthest.nextafter(2 * farthest + 1) - farthest
 
-    callback_step_adjoint = callback_step
+    def callback_step_adjoint(self, t: Tensor, h: Any, dt: Tensor) -> None:
+        """Refuse it of a backward pass too."""
+        self.callback_step(t, h, dt)
 
     def extra_repr(self) -> str:
         return f"path={self.path!r}" + ("" if self.speed is None else f", speed={self.speed!r}")

@@ -9,14 +9,29 @@ does not inherit the methods that we derived from the original one.
 
 from __future__ import annotations
 
+import collections
 import os
+import typing
 from collections.abc import Iterable
 from operator import is_
-from typing import TypeGuard, TypeVar, overload
+from types import CodeType
+from typing import NamedTuple, TypeGuard, TypeVar, overload
 
 from torch import nn
 
-__all__ = ["HOOKS", "computes_as", "described", "exchanged_method", "inherits_beside", "nearest", "own_code", "without_derived"]
+__all__ = [
+    "HOOKS",
+    "ClassContents",
+    "computes_as",
+    "contents_of",
+    "described",
+    "exchanged_method",
+    "inherits_beside",
+    "is_of_ours",
+    "nearest",
+    "own_code",
+    "without_derived",
+]
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -42,9 +57,22 @@ WORDS |= {"train", "eval", "to", "_apply", "state_dict", "load_state_dict", "_sa
 WORDS |= {"parameters", "named_parameters", "zero_grad", "__dir__", "__sizeof__"}
 FOLDERS = tuple(os.path.join(os.path.dirname(os.path.dirname(__file__)), package, "") for package in OURS)
 DECORATORS = ("contextlib.py", "_contextlib.py", "functools.py")  # of the standard library and torch, around our functions
+GENERATORS = (collections.__file__, typing.__file__)  # of methods of named tuples and protocols
 HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")  # tables of an nn.Module
 
-_as_written: dict[type, tuple[object, ...]] = {}  # what is in a class, once it was found to be this project's
+NUMBERS = (bool, int, float, str, tuple, type(None))  # constants of classes
+
+
+class ClassContents(NamedTuple):
+    """What is in a class of this project: all its `values`, the names of methods that others have put there (`exchanged`), and of
+    its numbers (`constants`)."""
+
+    values: tuple[object, ...]
+    exchanged: tuple[str, ...]
+    constants: tuple[str, ...]
+
+
+_contents: dict[type, ClassContents] = {}  # as they were when a class was looked at last
 
 
 def own_code(thing: object, kind: type) -> str | None:
@@ -68,31 +96,51 @@ def own_code(thing: object, kind: type) -> str | None:
 
 def exchanged_method(kind: type) -> str | None:
     """Name the first method of a class of this project, or of one that it inherits, that others put there; None without one."""
-    for cls in kind.__mro__:
-        if cls.__module__.partition(".")[0] not in OURS:
-            continue
-        values, as_written = vars(cls).values(), _as_written.get(cls, ())
-        if len(values) == len(as_written) and all(map(is_, values, as_written)):
-            continue
-        for name, value in vars(cls).items():
-            if name not in WORDS and not _is_written_for(value, name, kind):
-                return f"`{cls.__name__}.{name}`, exchanged on the class"
-        _as_written[cls] = tuple(values)
+    for cls in filter(is_of_ours, kind.__mro__):
+        for name in contents_of(cls).exchanged:
+            return f"`{cls.__name__}.{name}`, exchanged on the class"
     return None
 
 
+def is_of_ours(kind: type) -> bool:
+    """Return whether a class is one of this project's."""
+    return kind.__module__.partition(".")[0] in OURS
+
+
+def contents_of(kind: type) -> ClassContents:
+    """Return what is in a class of this project now, inherited things aside."""
+    values, before = vars(kind).values(), _contents.get(kind)
+    if before is not None and len(values) == len(before.values) and all(map(is_, values, before.values)):
+        return before
+    items = [(name, value) for name, value in vars(kind).items() if name not in WORDS]
+    exchanged = tuple(name for name, value in items if not _is_written_for(value, name, kind))
+    constants = tuple(name for name, value in items if isinstance(value, NUMBERS))
+    contents = _contents[kind] = ClassContents((*values,), exchanged, constants)
+    return contents
+
+
 def _is_written_for(value: object, name: str, kind: type) -> bool:
-    """Return whether a method is one that this project wrote, for this class or one that it inherits."""
+    """Return whether what is in a class is a method that this project wrote for it under that name, or no method."""
     function = getattr(value, "fget", None) or getattr(value, "func", None) or getattr(value, "__func__", value)
     if not callable(function):
         return True
     code = getattr(function, "__code__", None)
     wrapped = getattr(function, "__wrapped__", None)
-    if code is None or (wrapped is not None and os.path.basename(code.co_filename) in DECORATORS):
-        return wrapped is not None and _is_written_for(wrapped, name, kind)
+    if wrapped is not None and (code is None or code.co_filename.startswith(FOLDERS) or _file(code) in DECORATORS):
+        return _is_written_for(wrapped, name, kind)
+    if code is None:
+        return False
     if not code.co_filename.startswith(FOLDERS):
-        return name.startswith("__") and code.co_filename.startswith("<")  # as dataclasses write
-    return "<locals>" in code.co_qualname or code.co_qualname.partition(".")[0] in {cls.__name__ for cls in kind.__mro__}
+        is_generated = name.startswith("__") and name != "__call__" and code.co_filename == "<string>"  # as dataclasses write
+        return is_generated or (name.startswith("_") and code.co_filename in GENERATORS)
+    owner, _, own_name = code.co_qualname.rpartition(".")
+    if name.startswith("_"):  # which may be taken from a base, or be one method under two names
+        return owner in {cls.__qualname__ for cls in kind.__mro__}
+    return owner == kind.__qualname__ and own_name in (name, "<lambda>")
+
+
+def _file(code: CodeType) -> str:
+    return os.path.basename(code.co_filename)
 
 
 def nearest(thing: object, *kinds: type[A]) -> type[A] | None:

@@ -31,6 +31,7 @@ from ctrnn.storage.comparison import NOTES
 from discretize.kernels.cpp.solves import known_flow, plan_of_flow
 from discretize.kernels.eligibility import Fused, is_ordinary, waits_for_kernels
 from discretize.kernels.price import Waiting
+from discretize.kernels.record.guards import UnchangedClasses
 from discretize.kernels.record.program import StepModule
 from discretize.kernels.registry import KnownKernel
 from discretize.kernels.sequences import kernel_of_networks, known_kernel, looked_at, states_of
@@ -41,7 +42,10 @@ from discretize.solvers.detached import Found
 from discretize.solvers.tableaus import EmbeddedMethod
 from discretize.steps.along import HeldProblem
 
-__all__ = ["ModulePlan", "Plan", "input_key", "plan_of", "plan_of_field", "plan_of_networks", "start_of"]
+__all__ = ["ModulePlan", "Plan", "classes_of", "input_key", "plan_of", "plan_of_field", "plan_of_networks", "start_of"]
+
+
+NEVER_EXCHANGED = ("torch", "abc", "builtins", "typing")  # packages whose classes stay as they are
 
 
 class Plan:
@@ -131,6 +135,7 @@ class ModulePlan(Plan):
         self.torchs: TorchRun | None = torchs_run(self.field, self.step, self.dt, self.substeps) if self.substeps else None
         self.kind, settings = type(module), {name: value for name, value in vars(module).items() if name not in NOTES}
         self.names, self.values = [*settings], [*settings.values()]
+        self.classes = UnchangedClasses(classes_of(module))
 
     def may_be_torchs(self) -> bool:
         """Whether torch's own function may run calls of this plan, or of the one before; it does not where kernels run them."""
@@ -139,13 +144,14 @@ class ModulePlan(Plan):
         return self.before is not None and self.before.may_be_torchs()
 
     def is_of(self, module: nn.Module) -> bool:
-        """Whether a module's settings are those that were planned with."""
+        """Whether a module's settings, and the methods of its classes, are those that were planned with."""
         own = vars(module)
         return (
             type(module) is self.kind
             and len(own) == len(self.names) + sum(map(own.__contains__, NOTES))
             and all(map(is_, map(own.get, self.names), self.values))
             and own["_modules"].get("field") is self.field
+            and self.classes.hold()
         )
 
     def run(self, xs: Tensor, h0: Tensor) -> tuple[Tensor, dict[str, Any]] | None:
@@ -259,6 +265,11 @@ def plan_of_networks(module: nn.Module, problem: HeldProblem, fused: Fused, stat
     plan = ModulePlan(module, kernel, problem, fused, stats)
     plan.loops = is_lstm_of_networks(field, plan.step, plan.dt, plan.substeps, len(problem.h0))
     return plan
+
+
+def classes_of(module: nn.Module) -> list[type]:
+    """The classes that a module's methods come from, but for torch's and Python's."""
+    return [kind for kind in type(module).__mro__ if kind.__module__.partition(".")[0] not in NEVER_EXCHANGED]
 
 
 def _is_ours(module: nn.Module) -> bool:

@@ -1,7 +1,8 @@
 r"""Repeat a call that torch's own function has run, with samples of the same kind, while nothing has changed.
 
     tensors     torch's guards: class, sizes, strides, dtype, device, requires_grad; transforms, tracing, autocast
-    dicts       versions: of all that a plan looks at, the step's, the environment's, torch's flags of compiling and tangents
+    dicts       versions: of all that a plan looks at, the modules' classes, the step's, the environment's, torch's flags of
+                compiling and tangents
     the rest    the modules' settings, modes of torch, whether kernels may be built, how long calls have waited for one
 
 After a long call what is looked at is fetched from memory anew, objects and code: so there are few of both.
@@ -25,9 +26,9 @@ from ctrnn.own_code import HOOKS
 from ctrnn.storage.comparison import NOTES
 from discretize import compat
 from discretize.kernels import price
-from discretize.kernels.plan import ModulePlan
+from discretize.kernels.plan import ModulePlan, classes_of
 from discretize.kernels.price import Waiting
-from discretize.kernels.record.guards import Guards, Unwritten, counts_writes
+from discretize.kernels.record.guards import Guards, Unwritten, counts_writes, dict_of
 from discretize.kernels.shown import call_key
 from discretize.kernels.torchs_own import JoinedWeights, TorchRun, lengths_of
 
@@ -94,6 +95,7 @@ def _repeated(
         if (compared := plan.found.guards.dicts()) is None:
             return None
         dicts += [*compared, vars(plan.step), module._modules, *(vars(module)[name] for name in HOOKS if lists)]
+    dicts += map(dict_of, {kind: None for part in [owner, *modules] for kind in classes_of(part)})
     unwritten = Unwritten([(owner, Guards(owner).complete()), *((plan.field, plan.found.guards) for plan in plans)], dicts)
     given, packed = _tensors(x, h_0), isinstance(x, PackedSequence)
     learning = torch.is_grad_enabled() and any([given[0].requires_grad, h0.requires_grad, *(plan.learns for plan in plans)])

@@ -10,6 +10,7 @@ they are.
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import sys
 import sysconfig
@@ -20,6 +21,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
 from math import inf
 from operator import attrgetter, methodcaller
+from queue import SimpleQueue
 from types import (
     BuiltinFunctionType,
     FunctionType,
@@ -34,7 +36,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ctrnn.own_code import HOOKS
+from ctrnn.own_code import HOOKS, contents_of, is_of_ours
 from discretize import compat
 from discretize.kernels.record.guards import OF_CLASS, OF_FUNCTIONS, Guards, is_plain, layout
 from discretize.kernels.record.sources import PACKAGES
@@ -50,6 +52,7 @@ __all__ = [
     "ById",
     "attributes_of",
     "attributes_read",
+    "attributes_shown",
     "beside_tensors",
     "stays_as_is",
     "what_shows",
@@ -112,6 +115,13 @@ def what_shows(read: Sequence[object], others: Sequence[object]) -> list[Any]:
     for value, copied in [*((value, False) for value in read), *((value, True) for value in others)]:
         walk.visit(value, copied)
     return walk.values
+
+
+def attributes_shown(value: object, names: Mapping[int, str]) -> Attributes:
+    """As `attributes_of`, of something that cannot be compared: what shows of it."""
+    shown = _told(_WhatShows(names=names), value, copied=True)
+    assert not isinstance(shown, str)
+    return shown
 
 
 def _told(walk: _Walk, value: object, copied: bool) -> Attributes | str:
@@ -266,7 +276,10 @@ class _Walk:
         for each in kind.__mro__:
             self._by_id(each)
             own, is_new = vars(each), self.guards.is_new(each)
-            if _is_of_a_library(each):  # whose methods may have been exchanged
+            if is_of_ours(each):  # whose methods may have been exchanged
+                self.guards.written(each)
+                self._exchanged(each)
+            elif _is_of_a_library(each):
                 self.guards.names(own, CALLED if is_new else ())
                 for name in CALLED:
                     if name in own:
@@ -277,6 +290,16 @@ class _Walk:
                 self._items(own, False, OF_CLASSES)
         if not _is_of_a_library(type(kind)):
             self.visit(type(kind))
+
+    def _exchanged(self, kind: type) -> None:
+        """Visit what may differ in a class of this project from what its text says."""
+        own, contents = vars(kind), contents_of(kind)
+        for name in CALLED:
+            if name in own and name not in contents.exchanged:
+                self._by_id(own[name])
+        for name in (*contents.exchanged, *contents.constants):
+            self.values.append(name)
+            self.visit(own[name], False)
 
     def _object(self, value: object, copied: bool) -> None:
         if is_plain(value):
@@ -338,6 +361,8 @@ class _WhatShows(_Walk):
             if isinstance(value, GeneratorType):
                 frame = value.gi_frame
                 self.visit(None if frame is None else [frame.f_lasti, dict(frame.f_locals), value.gi_yieldfrom], copied)
+            if isinstance(value, SimpleQueue):
+                self._parts(gc.get_referents(value), copied)
             with suppress(TypeError, ValueError, BufferError):
                 self.visit(memoryview(value).tobytes())  # type: ignore[arg-type]
             if isinstance(value, ModuleType):

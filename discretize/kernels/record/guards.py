@@ -23,7 +23,17 @@ from torch import Tensor
 
 from discretize import compat
 
-__all__ = ["OF_CLASS", "OF_FUNCTIONS", "Guards", "Unwritten", "counts_writes", "is_plain", "layout"]
+__all__ = [
+    "OF_CLASS",
+    "OF_FUNCTIONS",
+    "Guards",
+    "UnchangedClasses",
+    "Unwritten",
+    "counts_writes",
+    "dict_of",
+    "is_plain",
+    "layout",
+]
 
 COPYING = ("__reduce__", "__reduce_ex__", "__getstate__", "__getnewargs__", "__getnewargs_ex__", "__getattribute__")
 OF_CLASS = attrgetter("__mro__")
@@ -43,6 +53,7 @@ class Guards:
         self.owner, self.refused = owner, False  # because what is compared would keep the owner alive
         self.owner_kind, self.owner_dict = type(owner), getattr(owner, "__dict__", None)
         self._views, self._lookups = list[Any](), dict[int, tuple[Any, list[str]]]()
+        self._written = set[type]()
         self._with_dict, self._without = list[Any](), list[Any]()
         self._reads, self._tensors = list[tuple[Callable[[Any], Any], Any]](), list[Tensor]()
         self._readers, self._classes = list[Callable[[], Any]](), set[type]()
@@ -56,6 +67,10 @@ class Guards:
     def names(self, namespace: Mapping[str, Any], names: Iterable[str]) -> None:
         """Those of a dict, or of the dict of a class, there or not."""
         self._lookups.setdefault(id(namespace), (namespace, []))[1].extend(names)
+
+    def written(self, kind: type) -> None:
+        """Compare all that is in a class."""
+        self._written.add(kind)
 
     def is_new(self, kind: type) -> bool:
         """Return whether a class is met for the first time, as the base of many."""
@@ -88,6 +103,7 @@ class Guards:
         self._getters = [(_getter(names), namespace) for namespace, names in there if names]
         self._absent = [(namespace.keys(), {*names} - {*namespace}) for namespace, names in self._lookups.values() if names]
         self._objects = [*self._with_dict, *self._without]
+        self._unchanged = UnchangedClasses(self._written)
         self._same = [*self._now()]
         self._layouts = [*map(layout, self._tensors)]
         self._values = [read() for read in self._readers]
@@ -109,6 +125,7 @@ class Guards:
                 type(owner) is self.owner_kind
                 and getattr(owner, "__dict__", None) is self.owner_dict
                 and [*map(len, self._views)] == self._lengths
+                and self._unchanged.hold()
                 and all(map(is_, self._now(), self._same))
                 and all([keys.isdisjoint(names) for keys, names in self._absent])  # noqa: C419 - in half the time
                 and [*map(layout, self._tensors)] == self._layouts
@@ -124,7 +141,33 @@ class Guards:
         # The order of an OrderedDict is in no version.
         if self._readers or not all(type(each) in (dict, MappingProxyType) or each == {} for each in given):
             return None
-        return [each if isinstance(each, dict) else gc.get_referents(each)[0] for each in given]  # a class's is behind a view
+        return [*(each if isinstance(each, dict) else _behind(each) for each in given), *map(dict_of, self._written)]
+
+
+class UnchangedClasses:
+    """Tells that there is in classes what there was, by equality, as lists do sooner than by `is_`; a function equals itself
+    alone."""
+
+    def __init__(self, kinds: Iterable[type]) -> None:
+        self._views = [vars(kind).values() for kind in kinds]
+        self._before = [*map(list, self._views)]
+
+    def hold(self) -> bool:
+        try:
+            return [*map(list, self._views)] == self._before
+        except Exception:  # a tensor in the place of another one
+            return False
+
+
+def dict_of(kind: type) -> dict[str, Any]:
+    """Return the dict that holds what is in a class."""
+    return _behind(vars(kind))
+
+
+def _behind(view: object) -> dict[Any, Any]:
+    found: Any = gc.get_referents(view)[0]
+    assert isinstance(found, dict)
+    return found
 
 
 class Unwritten:
@@ -174,7 +217,7 @@ def counts_writes() -> bool:
     if compat.missing(["dict_version"]):
         return False
     kind = type("Kind", (), {"a": 1})
-    found, own = {"a": 1, "b": 1}, gc.get_referents(vars(kind))[0]
+    found, own = {"a": 1, "b": 1}, dict_of(kind)
 
     def versions() -> tuple[int, int]:
         return compat.dict_version(found), compat.dict_version(own)

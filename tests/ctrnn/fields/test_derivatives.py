@@ -179,6 +179,7 @@ EXCHANGED = {
     "flow of a rate": (FixedRate, "flow", lambda self, projected, h: 1 + h.square()),
     "decay": (PowerDecay, "forward", lambda self, h: h * h.square().sum(-1, keepdim=True)),
     "function of another of ours": (TanhCandidate, "function", ReluCandidate.function),
+    "function of a base": (TanhCandidate, "function", vars(Affine)["function"]),
 }
 
 

@@ -353,6 +353,40 @@ def test_a_method_that_is_exchanged_in_the_fields_class_is_seen(monkeypatch):
     assert_close(rnn(X), by_steps(rnn, X), rtol=0, atol=1e-12)
 
 
+def halved(method):
+    """A method whose result, or the first of its results, is half as large."""
+
+    def half(*given):
+        result = method(*given)
+        return (0.5 * result[0], *result[1:]) if isinstance(result, tuple) else 0.5 * result
+
+    return half
+
+
+EXCHANGED = {
+    "a function": (ctrnn.parts.TanhCandidate, "function", lambda self, a: 0.5 * a),
+    "a function of a base": (ctrnn.parts.TanhCandidate, "function", vars(ctrnn.parts.Affine)["function"]),
+    "what its flow calls": (ctrnn.parts.Affine, "preactivation", lambda self, projected, h: projected - h),
+    "how the step evaluates": (RungeKutta4, "along", halved(RungeKutta4.along)),
+    "a tableau": (RungeKutta4, "weights", (0.5, 0.0, 0.0, 0.5)),
+    "a method of the module": (DiscreteRNN, "_time_first", halved(DiscreteRNN._time_first)),
+}
+
+
+@pytest.mark.parametrize("what", EXCHANGED)
+def test_what_is_exchanged_in_a_class_of_ours_is_seen_each_time(what, monkeypatch):
+    rnn, (kind, name, other) = planned(field=ctrnn.leaky(2, 3, dtype=torch.float64), step=RungeKutta4()), EXCHANGED[what]
+    before = rnn(X)
+    for _ in range(2):
+        with monkeypatch.context() as patch:
+            patch.setattr(kind, name, other)
+            now = rnn(X)
+            assert not torch.allclose(now[0], before[0])
+            assert_close(now, by_steps(rnn, X), rtol=0, atol=1e-12)
+        assert_close(rnn(X), before, rtol=0, atol=1e-12)
+        assert runs_by_plan(rnn, X)
+
+
 @pytest.mark.parametrize("name", SET)
 def test_a_setting_of_the_module_that_has_changed_is_seen(name):
     rnn = planned()
