@@ -112,12 +112,21 @@ class Ensemble(AnsweredInit, nn.Module):
                 self._why = "networks run one after another, for each draws by Python's or NumPy's `random`"
             else:
                 self._refuse(shared)
+                if shared.filled:
+                    self._look_again(call)
         if self._why is not None:
             output, buffers = self._one_by_one(call)
         self._keep(buffers)
         if self._why is None and len(arguments) == 1 and not keywords and (plan := self._plan_for(*arguments)):
             self._plan = plan.after(self._plan)
         return output
+
+    def _look_again(self, call: _Call) -> None:
+        """Refuse a call that writes into what was not there before it, by running it once more."""
+        again = SharedState(self.stacked, writes=True)
+        with torch.random.fork_rng(), again:
+            self._together(call)
+        self._refuse(again)
 
     def _plan_for(self, x: object) -> ModulePlan | None:
         """How later calls like one that has run may run, without `vmap`: all networks in one run of a compiled kernel."""

@@ -26,7 +26,7 @@ from torch.nn.utils.parametrize import type_before_parametrizations
 from ctrnn.own_code import HOOKS
 from ctrnn.storage.comparison import NOTES
 from ctrnn.storage.comparison import overlap as share_memory
-from discretize.ensembles.values import RandomNumbers, ResultsCache, TensorBits, compared, copied
+from discretize.ensembles.values import CachedResults, RandomNumbers, ResultsCache, TensorBits, compared, copied
 from discretize.kernels.eligibility import is_plain
 from discretize.kernels.record.attributes import LIBRARIES, PLAIN, Attributes, attributes_of, stays_as_is
 from discretize.kernels.record.watched import is_installed
@@ -201,7 +201,8 @@ class SharedState:
     """Compares what networks share before a call, in a `with`, and after it; what a call has put in its place is undone.
 
     writes: whether a call that ends well may have written into parameters, and what it draws of `RANDOM_NUMBERS` is compared;
-    changed: the name of what the call changed, None if nothing; lasting: whether it could not be undone.
+    changed: the name of what the call changed, None if nothing; lasting: whether it could not be undone; filled: whether a cache
+    of functools has got lists or the like, into which the call may have written, as another call will tell.
     """
 
     module: nn.Module
@@ -210,6 +211,7 @@ class SharedState:
 
     changed: str | None = None
     lasting = False
+    filled = False
 
     def __init__(self, module: nn.Module, writes: bool) -> None:
         self.module, self.writes = module, writes
@@ -239,6 +241,8 @@ class SharedState:
 
     def _difference(self) -> str | None:
         now = self._snapshot()
+        caches = ((name, each) for name, each in now.items() if isinstance(each, CachedResults))
+        self.filled = any(each.has_new_containers(self.before.get(name)) for name, each in caches)
         every = {**self.before, **now}
         return next((".".join(filter(None, name)) for name in every if self.before.get(name, now) != now.get(name, now)), None)
 

@@ -17,7 +17,7 @@ from dataclasses import is_dataclass
 from enum import Enum
 from functools import lru_cache
 from threading import local
-from types import FunctionType, GeneratorType
+from types import BuiltinFunctionType, FunctionType, GeneratorType
 from typing import Any
 
 import numpy as np
@@ -25,12 +25,14 @@ import torch
 from torch import Tensor
 
 from discretize.kernels.eligibility import is_plain
-from discretize.kernels.record.attributes import PLAIN, Attributes, attributes_of
+from discretize.kernels.record.attributes import PLAIN, Attributes, attributes_of, attributes_shown
 
-__all__ = ["RandomNumbers", "ResultsCache", "TensorBits", "compared", "copied"]
+__all__ = ["CachedResults", "RandomNumbers", "ResultsCache", "TensorBits", "compared", "copied"]
 
 SIMPLE = frozenset({*PLAIN, bool})
 ResultsCache: Any = type(lru_cache(lambda: None))  # which functools has no name for
+# A tensor that a call writes into is one of torch's errors, or seen by its bits at the next call.
+UNCHANGING = (*PLAIN, tuple, frozenset, type, Enum, FunctionType, BuiltinFunctionType, Tensor)
 OF_CACHES = (type, FunctionType)  # what a cache refers to beside tables, results and arguments
 
 
@@ -53,13 +55,13 @@ def compared(value: Any, names: dict[int, str], held: list[Attributes]) -> Any:
     Args:    names: of the module's parts, by their ids; held: collects what must live until then, so that no id is another's.
     """
     if isinstance(value, ResultsCache):
-        return _CachedResults(value, names, held)
+        return CachedResults(value, names, held)
     if isinstance(value, local | GeneratorType | array):
         return id(value), _inside(value, names, held)
     try:
         kept = attributes_of([value], most=float("inf"), names=names)
         if isinstance(kept, str):
-            return id(value)
+            kept = attributes_shown(value, names)
         tensors = [(id(each), None if each.is_inference() else each._version, TensorBits(each)) for each in kept.tensors]
     except RuntimeError:  # a tensor that a transform has left behind
         return object()  # equal to nothing
@@ -76,7 +78,7 @@ def _inside(value: Any, names: dict[int, str], held: list[Attributes]) -> Any:
     return frame and (frame.f_lasti, compared({**frame.f_locals}, names, held), repr(value.gi_yieldfrom))
 
 
-class _CachedResults:
+class CachedResults:
     """Compares the results that two looks at a cache of functools have both found: those that calls add are no state."""
 
     def __init__(self, cache: Any, names: dict[int, str], held: list[Attributes]) -> None:
@@ -88,8 +90,13 @@ class _CachedResults:
         self.results: list[Any] = [each for each in found if not (type(each) is dict and _leads_to_links(each))]
         self.found: dict[int, Any] = {id(each): copied(each) or compared(each, names, held) for each in self.results}
 
+    def has_new_containers(self, before: object) -> bool:
+        """Whether there are results which were not there before, and into which code may write unseen."""
+        known = before.found if isinstance(before, CachedResults) else {}
+        return any(id(each) not in known and not isinstance(each, UNCHANGING) for each in self.results)
+
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _CachedResults) and all(
+        return isinstance(other, CachedResults) and all(
             self.found[each] == other.found[each] for each in self.found.keys() & other.found.keys()
         )
 

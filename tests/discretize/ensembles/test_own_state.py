@@ -4,6 +4,7 @@ import copy
 import enum
 import functools
 import importlib
+import queue
 import random
 import re
 import sys
@@ -394,6 +395,41 @@ def counts_in_a_cached_dict(module, x):
     cached_dict("calls")["calls"] += 1
 
 
+QUEUE, SIMPLE_QUEUE = queue.Queue(), queue.SimpleQueue()
+
+
+class Guarded:
+    """A cache of one's own, which a lock keeps from being copied."""
+
+    def __init__(self):
+        self.lock, self.results = threading.Lock(), {}
+
+
+GUARDED = Guarded()
+
+
+def counts_in_a_queue(module, x):
+    QUEUE.put(QUEUE.qsize())
+
+
+def counts_in_a_simple_queue(module, x):
+    SIMPLE_QUEUE.put(SIMPLE_QUEUE.qsize())
+
+
+def counts_in_a_guarded_cache(module, x):
+    with GUARDED.lock:
+        GUARDED.results[len(GUARDED.results)] = 1
+
+
+@functools.cache
+def filled_list():
+    return []
+
+
+def counts_in_a_list_that_a_call_fills(module, x):
+    filled_list().append(1)
+
+
 STATE = {
     "a tensor": (lambda: None, replaces, "kept"),
     "a list": (list, appends, "kept"),
@@ -415,6 +451,14 @@ STATE = {
     "what a thread keeps": (lambda: None, counts_in_a_thread, re.escape(f"{__name__}.IN_THREADS")),
     "a generator": (lambda: None, counts_in_a_generator, re.escape(f"{__name__}.RUNNING")),
     "a global array": (lambda: None, counts_in_an_array, re.escape(f"{__name__}.NUMBERS")),
+    "a queue": (lambda: None, counts_in_a_queue, re.escape(f"{__name__}.QUEUE")),
+    "a simple queue": (lambda: None, counts_in_a_simple_queue, re.escape(f"{__name__}.SIMPLE_QUEUE")),
+    "a list that a call fills": (
+        filled_list.cache_clear,
+        counts_in_a_list_that_a_call_fills,
+        re.escape(f"{__name__}.filled_list"),
+    ),
+    "a cache of one's own": (lambda: None, counts_in_a_guarded_cache, re.escape(f"{__name__}.GUARDED")),
     "a cached list": (lambda: None, counts_in_a_cached_list, re.escape(f"{__name__}.cached_list")),
     "a cached dict": (lambda: None, counts_in_a_cached_dict, re.escape(f"{__name__}.cached_dict")),
 }
@@ -474,6 +518,38 @@ def test_results_that_a_call_adds_to_a_cache_are_no_state():
     for size in (4, 5):  # which takes the place of what was there
         cached_table(size)
     assert_close(many(x), torch.stack([network(x) for network in networks]))
+
+
+@functools.cache
+def cached_offsets(size):
+    return [float(k) for k in range(size)]
+
+
+@functools.cache
+def first_seen():
+    return {}
+
+
+def test_lists_that_a_call_adds_to_a_cache_are_no_state_unless_it_writes_into_them():
+    class Reads(nn.Linear):
+        def forward(self, x):
+            return super().forward(x) + cached_offsets(x.shape[-1])[1] * torch.rand(3)
+
+    class Keeps(nn.Linear):
+        def forward(self, x):
+            return super().forward(x) * first_seen().setdefault("scale", self.weight.sum())
+
+    cached_offsets.cache_clear()
+    first_seen.cache_clear()
+    x, many = torch.randn(5, 3), ensemble([Reads(3, 3) for _ in range(2)])
+    for _ in range(2):  # of which the first looks again, and draws no other numbers
+        torch.manual_seed(0)
+        first, before = many(x), torch.get_rng_state()
+        torch.manual_seed(0)
+        assert_close(many(x), first, rtol=0, atol=0)
+        assert torch.equal(torch.get_rng_state(), before)
+    with pytest.raises(ValueError, match="first_seen"):
+        ensemble([Keeps(3, 3) for _ in range(2)])(x)
 
 
 def test_globals_and_closures_that_stay_as_they_are_are_no_state():
