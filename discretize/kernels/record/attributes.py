@@ -192,8 +192,8 @@ class _Walk:
             self.visit(value.__self__, copied)
         elif isinstance(value, ContextVar):
             self._by_id(value)
-            self.guards.read(value, methodcaller("get", None))
-            self.visit(value.get(None), False)
+            self.guards.read(value, _in_context)
+            self.visit(_in_context(value), False)
         elif isinstance(value, type | property | staticmethod | classmethod | cached_property):
             self._class(value, copied)
         elif isinstance(value, nn.Module):
@@ -416,6 +416,13 @@ def _content(cell: Any) -> Any:
     try:
         return cell.cell_contents
     except ValueError:  # it is empty
+        return None
+
+
+def _in_context(variable: ContextVar[Any]) -> Any:
+    try:
+        return variable.get()  # its default, where nothing was set
+    except LookupError:
         return None
 
 

@@ -1,5 +1,6 @@
 """What a network keeps of its own calls, in an ensemble as in a loop over the networks, or refused by name."""
 
+import contextvars
 import copy
 import enum
 import functools
@@ -398,6 +399,13 @@ def counts_in_a_cached_dict(module, x):
 QUEUE, SIMPLE_QUEUE = queue.Queue(), queue.SimpleQueue()
 
 
+IN_CONTEXT = contextvars.ContextVar("in_context", default=[])  # noqa: B039 - which is what is looked for
+
+
+def counts_in_a_context(module, x):
+    IN_CONTEXT.get().append(1)
+
+
 class Guarded:
     """A cache of one's own, which a lock keeps from being copied."""
 
@@ -451,6 +459,7 @@ STATE = {
     "what a thread keeps": (lambda: None, counts_in_a_thread, re.escape(f"{__name__}.IN_THREADS")),
     "a generator": (lambda: None, counts_in_a_generator, re.escape(f"{__name__}.RUNNING")),
     "a global array": (lambda: None, counts_in_an_array, re.escape(f"{__name__}.NUMBERS")),
+    "the default of a context": (lambda: None, counts_in_a_context, re.escape(f"{__name__}.IN_CONTEXT")),
     "a queue": (lambda: None, counts_in_a_queue, re.escape(f"{__name__}.QUEUE")),
     "a simple queue": (lambda: None, counts_in_a_simple_queue, re.escape(f"{__name__}.SIMPLE_QUEUE")),
     "a list that a call fills": (

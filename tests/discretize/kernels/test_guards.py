@@ -27,6 +27,7 @@ from discretize.kernels.record.global_reads import GlobalReads
 from discretize.kernels.record.guards import Guards
 
 CONTEXT = ContextVar("CONTEXT", default=1.0)
+IN_CONTEXT = ContextVar("IN_CONTEXT", default={"scale": 1.0})  # noqa: B039 - into which a test writes
 SCALE, TABLE, CONSTANT = 1.0, {"a": [1.0]}, torch.ones(2)
 MODULE = types.ModuleType("of_the_user")
 MODULE.scale, MODULE.by_word, MODULE.imported, MODULE.function = 1.0, 1.0, 1.0, abs
@@ -282,7 +283,7 @@ def reader():
 
     by_words = getattr(MODULE, "by_word"), globals()["BY_WORD"]  # noqa: B009
     of_others = of_module(math), MODULE.within.scale, MODULE.function, imported, by_words
-    return SCALE, TABLE["a"], CONSTANT, CONTEXT.get(), MODULE.scale, helper(1.0), helper.scale, of_others
+    return SCALE, TABLE["a"], CONSTANT, CONTEXT.get(), IN_CONTEXT.get()["scale"], MODULE.scale, helper(1.0), helper.scale, of_others
 
 
 def of_module(module):
@@ -302,6 +303,7 @@ OF_GLOBALS = {
     "a constant's numbers": lambda patch: patch.setattr(CONSTANT, "data", torch.zeros(2)),
     "what is written into it uncounted": lambda patch: CONSTANT.numpy().__setitem__(0, CONSTANT[0].item() + 1),
     "a context variable": lambda patch: CONTEXT.set(2.0),
+    "what a context variable is by default": lambda patch: patch.setitem(IN_CONTEXT.get(), "scale", 2.0),
     "a module": lambda patch: patch.setitem(globals(), "MODULE", types.ModuleType("of_the_user")),
     "a number of a module": lambda patch: patch.setattr(MODULE, "scale", 2.0),
     "a function": lambda patch: patch.setitem(globals(), "helper", with_other_defaults),
