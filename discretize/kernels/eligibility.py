@@ -88,7 +88,9 @@ def refuse_steps(fused: Fused, why: str | None, size: int = 1) -> None:
     if fused != "always" or not size or not may_build() or compat.takes_tangents():
         return
     if setting_reason(fused) is None and tracing_reason(networks=True) is None:
-        raise ValueError(f"`fused`='always', and there is no kernel: {why}. With True, the default, steps run in its place.")
+        raise ValueError(
+            f"`fused`='always', and there is no kernel: {str(why).rstrip('.')}. With True, the default, steps run in its place."
+        )
 
 
 def device_reason(like: Tensor) -> str | None:

@@ -30,7 +30,7 @@ from discretize.kernels.record.attributes import Attributes, attributes_of
 from discretize.kernels.record.global_reads import GlobalReads
 from discretize.kernels.record.guards import Guards
 from discretize.kernels.record.program import CodeModule, Program, Text, Writer, weights_of, with_weights
-from discretize.kernels.record.recording import UnknownOperation
+from discretize.kernels.record.recording import UnknownOperation, in_the_users_words
 from discretize.kernels.record.stored import Recorder, is_stored, program_key
 from discretize.kernels.record.watched import Unwatched
 from discretize.steps.step import Step
@@ -284,12 +284,12 @@ def _attempt(
         devices = [device] if (device := module.device) is not None and device.type == "cuda" else []
         with fork_rng(devices):
             kernel = _in_a_thread(partial(copy_context().run, made))
-    except (Unwatched, UnknownOperation, ValueError, compat.Missing) as error:
+    except (Unwatched, UnknownOperation, compat.Missing) as error:
         kernel = str(error)
     except Unavailable as error:
         kernel = warn_once(str(error))
     except Exception as error:  # torch records much and not all, and without a kernel nothing is missing
-        kernel = f"its code cannot be read: {type(error).__name__}: {error}"
+        kernel = in_the_users_words(error)
     now = reads.now()
     return _Made(now if isinstance(now, str) else kernel, reads, now, attributes.objects)
 

@@ -28,7 +28,7 @@ from discretize.solvers.kept import StepLog
 from discretize.solvers.pairs import EXPLICIT_PAIRS
 from discretize.solvers.rodas import Rodas5P
 from discretize.solvers.segments import Chain, RightHandSide
-from discretize.solvers.tableaus import Attempt, EmbeddedMethod, checked_attempt, slopes_of
+from discretize.solvers.tableaus import Attempt, EmbeddedMethod, attempted, slopes_of
 
 __all__ = ["ADAPTIVE_METHODS", "AdaptiveEngine", "StepRecord"]
 
@@ -213,7 +213,7 @@ class _SegmentSolve:
             self.start = slope(self._time(tau), h)
             self.counts.call(1, len(h))
         self.counts.call(method.attempt_cost(slope, h.shape[-1]), len(h))
-        return checked_attempt(method.attempt(slope, self._time(tau), self._time(dt), h, self.start), h, method)
+        return attempted(method, slope, self._time(tau), self._time(dt), h, self.start)
 
     def _time(self, value: Numbers) -> Tensor:
         """Return numbers as a column; as shares of the segment's length where its edges have gradients."""

@@ -7,6 +7,7 @@ Each sample may take a dt of its own; a dt of 0 leaves it where it is.
 
 from __future__ import annotations
 
+import traceback
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -26,7 +27,8 @@ __all__ = [
     "EmbeddedMethod",
     "EmbeddedRungeKutta",
     "StagedAttempt",
-    "checked_attempt",
+    "attempted",
+    "is_for_one",
     "slopes_of",
     "weighted",
 ]
@@ -211,7 +213,31 @@ def slopes_of(attempt: Attempt, method: EmbeddedMethod) -> tuple[Tensor, ...] | 
     return getattr(attempt, "slopes", None) if method.dense else None
 
 
-def checked_attempt(attempt: Attempt, h: Tensor, method: EmbeddedMethod) -> Attempt:
+# What torch says where a tensor of several numbers is taken for one, as by `float(dt)`, `dt > 0`, `dt.item()` and `range(n)`.
+FOR_ONE = ("one element tensors", "a single element", "Boolean value of Tensor", "cannot be converted to Scalar")
+
+
+def is_for_one(error: Exception) -> bool:
+    """Whether torch says in an error that code takes a tensor of several numbers for one number, or one truth."""
+    return any(word in str(error) for word in FOR_ONE)
+
+
+def attempted(method: EmbeddedMethod, slope: SlopeFunction, tau: Tensor, dt: Tensor, h: Tensor, start: Tensor | None) -> Attempt:
+    """Attempt a step by a method that may be a user's; refuse what is none, and code that is for one sample."""
+    try:
+        attempt = method.attempt(slope, tau, dt, h, start)
+    except (RuntimeError, TypeError, ValueError) as error:
+        if not is_for_one(error):
+            raise
+        file, line, _, text = traceback.extract_tb(error.__traceback__)[-1]
+        raise TypeError(
+            f"{method!r}: `attempt` takes a tensor for one number or one truth ({file}, line {line}: {text}); tau and dt are "
+            "(batch, 1), one for each sample. Keep to operations of torch, as torch.exp(dt) and torch.where(dt > 0, a, b)."
+        ) from error
+    return _checked(attempt, h, method)
+
+
+def _checked(attempt: Attempt, h: Tensor, method: EmbeddedMethod) -> Attempt:
     """Refuse what a method of a user gives that is no step from h."""
     if not isinstance(attempt, Attempt):
         got = type(attempt).__name__

@@ -22,7 +22,7 @@ from torch.random import fork_rng
 from discretize.kernels.record.jacobians import Identities, ShiftedJacobian
 from discretize.kernels.record.recording import UnknownOperation
 from discretize.solvers.segments import SlopeFunction
-from discretize.solvers.tableaus import Attempt, EmbeddedMethod, checked_attempt
+from discretize.solvers.tableaus import Attempt, EmbeddedMethod, attempted
 
 __all__ = ["DERIVATIVES", "START", "AttemptModule", "FieldCalls", "calls_of"]
 
@@ -231,8 +231,8 @@ def _tried(
     h, start = _random_like(like, dice), times * _random_like(like, dice)
     slope = _TriedSlope(tau, dt, h, start, dice, times, method.implicit)
     with _identities(method, h):
-        attempt = method.attempt(slope, tau, dt, h, start if method.reads_start else None)
-    return slope, checked_attempt(attempt, h, method)
+        attempt = attempted(method, slope, tau, dt, h, start if method.reads_start else None)
+    return slope, attempt
 
 
 def _random_like(like: Tensor, dice: torch.Generator) -> Tensor:

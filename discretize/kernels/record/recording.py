@@ -29,6 +29,7 @@ from torch.fx import Graph, GraphModule, Interpreter, Node
 
 from ctrnn.rewriting import Rewritten
 from discretize import compat
+from discretize.solvers.tableaus import is_for_one
 
 __all__ = [
     "FILLED",
@@ -41,6 +42,7 @@ __all__ = [
     "as_function",
     "copied_with",
     "decompositions",
+    "in_the_users_words",
     "is_in_place",
     "operation_name",
     "own_line",
@@ -285,6 +287,17 @@ def own_line(frames: traceback.StackSummary, *others: str) -> str:
     """The last line that is neither torch's nor ours, nor of other files."""
     own = [f for f in frames if not _is_torch(f.filename) and f.filename not in (*OURS, *others)]
     return f" ({own[-1].filename}, line {own[-1].lineno}: {own[-1].line})" if own else ""
+
+
+def in_the_users_words(error: Exception) -> str:
+    """What the user's code does where it cannot be run for several samples at once, and where."""
+    line, said = own_line(traceback.extract_tb(error.__traceback__)), str(error)
+    if is_for_one(error):
+        return (
+            f"the code takes a tensor for one number or one truth{line}, and states, times and steps have one for each sample "
+            "there; keep to operations of torch, as torch.exp and torch.where"
+        )
+    return said if isinstance(error, ValueError) else f"its code cannot be read{line}: {type(error).__name__}: {said}"
 
 
 def copied_with(module: Module, values: Mapping[int, Tensor]) -> Module:

@@ -1,5 +1,7 @@
 """fused="always" is a kernel or an error that says why there is none, at every door; steps where a call leaves nothing else."""
 
+import math
+
 import pytest
 import torch
 from torch.autograd import forward_ad
@@ -110,3 +112,23 @@ def test_kernels_at_once_are_built_where_there_are_some_and_steps_run_elsewhere(
             rnn = DiscreteRNN(field, dt=0.1)
             rnn(torch.zeros(5, 2, field.input_size))
             assert rnn.stats["engine"] == engine
+
+
+class OfNumbers(discretize.Euler):
+    """Euler's step by a number that is made of its length."""
+
+    def __init__(self, number):
+        super().__init__()
+        self.number = number
+
+    def advance(self, field, projected, h, dt):
+        return h + self.number(dt) * field.flow(projected, h)
+
+
+@pytest.mark.parametrize(
+    "number", [float, int, math.exp, lambda dt: dt.item(), lambda dt: 2.0 if dt > 0 else dt, lambda dt: sum(range(dt))]
+)
+def test_a_number_of_the_length_of_a_step_is_refused_with_the_line(number):
+    rnn = DiscreteRNN(ctrnn.leaky(2, 3), step=OfNumbers(number), fused="always")
+    with pytest.raises(ValueError, match=r"takes a tensor for one number or one truth \(.*test_always\.py, line \d+: .*\), and"):
+        rnn(torch.ones(4, 2, 2), ts=torch.arange(5.0))

@@ -363,6 +363,23 @@ def test_a_method_without_a_kernel_says_why(name):
     assert why in solved.stats["engine_why"]
 
 
+FOR_ONE = {
+    "a number of the step": lambda f, tau, dt, step, h, k: (h + float(dt) * k, step * k),
+    "an exponential": lambda f, tau, dt, step, h, k: (h + step * k * math.exp(tau), step * k),
+    "a branch on the step": lambda f, tau, dt, step, h, k: (h + (step if dt > 0 else -step) * k, step * k),
+    "its item": lambda f, tau, dt, step, h, k: (h + dt.item() * k, step * k),
+}
+
+
+@pytest.mark.parametrize("name", FOR_ONE)
+@pytest.mark.parametrize("fused", [False, True, "always"])
+def test_a_method_for_one_sample_is_refused_with_the_line(name, fused):
+    path, h0 = ctrnn.HeldPath(normal(3, 2, 2), TS), normal(2, 7)
+    error = ValueError if fused == "always" else TypeError
+    with pytest.raises(error, match=r"takes a tensor for one number or one truth \(.*test_attempts\.py, line \d+: "):
+        integrate(field(), path, h0, TS, method=NoKernelOfIts(FOR_ONE[name]), fused=fused)
+
+
 def test_a_halved_step_that_holds_its_input_says_why_it_has_no_kernel():
     with pytest.raises(ValueError, match="others than explicit Runge-Kutta steps read the field beside its slope"):
         ContinuousRNN(field(), discretize.StepDoubling("etdrk4"), fused="always")(normal(4, 2, 2))

@@ -283,7 +283,17 @@ def reader():
 
     by_words = getattr(MODULE, "by_word"), globals()["BY_WORD"]  # noqa: B009
     of_others = of_module(math), MODULE.within.scale, MODULE.function, imported, by_words
-    return SCALE, TABLE["a"], CONSTANT, CONTEXT.get(), IN_CONTEXT.get()["scale"], MODULE.scale, helper(1.0), helper.scale, of_others
+    return (
+        SCALE,
+        TABLE["a"],
+        CONSTANT,
+        CONTEXT.get(),
+        IN_CONTEXT.get()["scale"],
+        MODULE.scale,
+        helper(1.0),
+        helper.scale,
+        of_others,
+    )
 
 
 def of_module(module):
