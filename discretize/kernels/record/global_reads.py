@@ -6,10 +6,12 @@ They are noted as the code runs, and compared at each call.
 from __future__ import annotations
 
 import dis
+import gc
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 from types import CodeType, FrameType, ModuleType
 from typing import Any
@@ -51,6 +53,23 @@ class _Reads:
         yield from map(sys.modules.get, self.imported)
 
 
+def _is_import(code: CodeType) -> bool:
+    """Whether a module is imported: what it runs then, it runs once in a process."""
+    return code.co_name == "_find_and_load" and code.co_filename.startswith("<frozen importlib")
+
+
+def _is_of_the_collector(code: CodeType) -> bool:
+    """Whether code is a callback of the garbage collector, which runs it in the midst of any other."""
+    return any(code is _code_of(callback) for callback in gc.callbacks)
+
+
+def _code_of(function: Any) -> Any:
+    while isinstance(function, partial):
+        function = function.func
+    function = getattr(function, "__func__", function)
+    return getattr(function if hasattr(function, "__code__") else type(function).__call__, "__code__", None)
+
+
 class GlobalReads:
     """Which globals code names, and those of modules by their attributes: a module may be named by one function and read by
     another, so of each module all names count that any of them asks for."""
@@ -66,15 +85,15 @@ class GlobalReads:
         Args:    others: the beginnings of paths of files whose code is not looked at.
         Raises:  Unwatched before code does what cannot be watched.
         """
-        reasons, libraries, imports = list[str](), (*PLACES, *others), list[FrameType]()
+        reasons, libraries, aside = list[str](), (*PLACES, *others), list[FrameType]()
 
         def look(frame: FrameType, event: str, argument: object) -> None:
             why, file = None, frame.f_code.co_filename
-            if imports:  # what a module runs as it is first imported, it runs once in a process
-                if event == "return" and frame is imports[0]:
-                    imports.clear()
-            elif event == "call" and frame.f_code.co_name == "_find_and_load" and file.startswith("<frozen importlib"):
-                imports.append(frame)
+            if aside:
+                if event == "return" and frame is aside[0]:
+                    aside.clear()
+            elif event == "call" and (_is_import(frame.f_code) or (gc.callbacks and _is_of_the_collector(frame.f_code))):
+                aside.append(frame)
             elif event == "call" and not file.startswith(libraries) and not is_installed(file):
                 why = self._note(frame)
             elif event == "c_call" and frame.f_code in self.reads:

@@ -18,6 +18,7 @@ import re
 import string
 import sys
 import threading
+import time
 import types
 import weakref
 from contextvars import ContextVar
@@ -603,3 +604,43 @@ def test_packages_are_installed_wherever_pip_has_put_them(tmp_path, monkeypatch)
     assert not watched.is_installed.__wrapped__(str(tmp_path / "own" / "code.py"))
     assert watched.is_installed("/usr/lib/python3/dist-packages/some.py")
     assert not watched.is_installed(None)
+
+
+def notes_the_time(phase, info):
+    TIMES.append(time.perf_counter())
+
+
+class NotesTheTime:
+    def __call__(self, phase, info):
+        notes_the_time(phase, info)
+
+    note = __call__
+
+
+TIMES = []
+OF_THE_COLLECTOR = {
+    "a function": notes_the_time,
+    "a partial function": functools.partial(notes_the_time),
+    "an object": NotesTheTime(),
+    "a method": NotesTheTime().note,
+}
+
+
+@pytest.mark.parametrize("what", OF_THE_COLLECTOR)
+def test_what_the_garbage_collector_calls_meanwhile_is_no_code_of_the_field(what):
+    reads, before = GlobalReads(), gc.get_threshold()
+    gc.callbacks.append(OF_THE_COLLECTOR[what])
+    TIMES.clear()
+    try:
+        gc.set_threshold(10)
+        with reads.noted():
+            allocates()
+    finally:
+        gc.set_threshold(*before)
+        gc.callbacks.pop()
+    assert TIMES
+    assert [code.co_name for code in reads.reads if not code.co_name.startswith("<")] == ["allocates"]
+
+
+def allocates():
+    return [[number] for number in range(1000)]
