@@ -191,7 +191,7 @@ class CtrnnProblem(Structure):
         *((name, c_void_p) for name in ("lengths", "pieces", "share", "share_rate", "speeds", "places")),
         *((name, c_size_t) for name in ("stages", "jacobian_cost")),
         *((name, c_void_p) for name in ("c", "a", "b", "e", "atol")),
-        *((name, c_double) for name in ("gamma", "order", "rtol", "min_step", "max_step", "first_step")),
+        *((name, c_double) for name in ("order", "rtol", "min_step", "max_step", "first_step")),
         *((name, c_int64) for name in ("max_num_steps", "most_steps")),
         *((name, c_void_p) for name in ("steps", "taken", "hs", "method")),
     ]

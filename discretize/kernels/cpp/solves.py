@@ -1,6 +1,6 @@
 r"""Solve any field exactly by a kernel that is written for its `flow`: source/solves.cpp.
 
-For the stiff method the derivatives of `flow` along a direction are written as well: source/rosenbrock.h.
+For stiff methods the derivatives of `flow` along a direction are written as well: source/derivatives.h.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ from discretize.kernels.record.program import (
     Writer,
     weights_of,
 )
-from discretize.kernels.record.stored import Recorder
+from discretize.kernels.record.stored import Agreement, Recorder
 from discretize.kernels.registry import (
     ROUNDING,
     KnownKernel,
@@ -118,7 +118,7 @@ class ModelStructure(Structure):
 class SolveNeeds:
     """What a solve needs of a kernel: gradients to the input, derivatives for an implicit method, and that by the time; where;
     `stored`: in which dtype what is kept lies, None for that of the solve; `by_code`: whether its method is given as code, where
-    that asks for another driver: the one of lanes and the one of rodas5p take none."""
+    that asks for another driver: the one of lanes takes none."""
 
     x: bool
     implicit: bool
@@ -135,7 +135,7 @@ class SolveNeeds:
 
 
 def _by_code(method: EmbeddedMethod, field: VectorField) -> bool:
-    return is_program(method) and (method.implicit or field.state_size <= MOST_UNITS_IN_LANES)
+    return is_program(method) and not method.implicit and field.state_size <= MOST_UNITS_IN_LANES
 
 
 class _Kernel:
@@ -143,13 +143,20 @@ class _Kernel:
 
     run = KernelRun
 
-    def __init__(self, programs: Sequence[Program[CppText]], module: FlowModule, dtype: torch.dtype, needs: SolveNeeds) -> None:
+    def __init__(
+        self,
+        programs: Sequence[Program[CppText]],
+        module: FlowModule,
+        dtype: torch.dtype,
+        needs: SolveNeeds,
+        key: str | None,
+    ) -> None:
         self.programs, self.dtype, self.sizes = programs, dtype, (module.field.state_size, module.columns)
+        self.key = key  # of the programs that are kept
         with ThreadPoolExecutor() as threads:
             self.functions = [*threads.map(partial(functions_of, dtype=dtype), programs)]
-        lanes = programs[0].written.lanes
-        self.by_program = _by_program(lanes, needs)
-        self.library = solves_library(*_library(lanes, needs, dtype))
+        self.by_program = not programs[0].written.lanes
+        self.library = solves_library(*_library(programs[0].written.lanes, needs, dtype))
 
     def given(self, weights: Sequence[Any]) -> tuple[ModelStructure, Any]:
         """What the library reads of a field of these weights, contiguous; and what must stay alive while it does."""
@@ -163,14 +170,9 @@ class _Kernel:
         return [total(found) for found in zip(*(each.gradients(weights) for each in sums), strict=True)]
 
 
-def _by_program(lanes: bool, needs: SolveNeeds) -> bool:
-    """Whether a driver takes methods that are programs."""
-    return not lanes and (needs.by_code or not needs.implicit)
-
-
 def _library(lanes: bool, needs: SolveNeeds, dtype: torch.dtype) -> tuple[CppSource, dict[str, str | int]]:
     """What solves are compiled from, of any field."""
-    kinds = {"IMPLICIT": needs.implicit, "WRITTEN": _by_program(lanes, needs), "LANEWISE": lanes}
+    kinds = {"IMPLICIT": needs.implicit, "LANEWISE": lanes}
     return SOLVES, {"REAL": REALS[dtype], **{name: int(kind) for name, kind in kinds.items()}}
 
 
@@ -256,8 +258,22 @@ def _program(
         return written
     differs = written.kernel.differs
     if kernel not in differs:
-        differs[kernel] = disagreement(kernel, module, h0.dtype, needs, method, written)
+        differs[kernel] = _compared(kernel, module, h0.dtype, needs, method, written)
     return differs[kernel] or written
+
+
+def _compared(
+    kernel: _Kernel, module: FlowModule, dtype: torch.dtype, needs: SolveNeeds, method: EmbeddedMethod, written: WrittenMethod
+) -> str | None:
+    """As `disagreement`, once for all processes where a Jacobian is read: torch takes a second to load what derivatives of
+    derivatives need."""
+    agreed = Agreement(kernel.key, written.kernel.key, SOLVES.digest) if needs.implicit else None
+    if agreed:
+        return None
+    why = disagreement(kernel, module, dtype, needs, method, written)
+    if agreed is not None and why is None:
+        agreed.keep()
+    return why
 
 
 def steps_counted(chain: Chain, engine: object) -> AbstractContextManager[None]:
@@ -337,11 +353,9 @@ def _made(
 ) -> _Kernel | str:
     along = [kind for kind, wanted in ((StateJVP, needs.implicit), (InputJVP, needs.drift)) if wanted]
     derivatives = [recorder.program(kind(module.field, module.columns), {"x": needs.x}, dtype, written) for kind in along]
-    kernel = _Kernel([program, *derivatives], module, dtype, needs)
-    # With each method later; and torch takes a second to load what derivatives of derivatives need.
-    if kernel.by_program or (needs.implicit and recorder.agreed):
-        return kernel
-    return disagreement(kernel, module, dtype, needs) or kernel
+    kernel = _Kernel([program, *derivatives], module, dtype, needs, recorder.key)
+    # Where methods are programs it is compared with each of them.
+    return kernel if kernel.by_program else disagreement(kernel, module, dtype, needs) or kernel
 
 
 def disagreement(

@@ -32,14 +32,13 @@ from discretize.kernels.cpp.methods import WrittenMethod
 from discretize.kernels.cpp.programs import CtrnnProblem, CtrnnReport, address
 from discretize.kernels.pieces import projected_of, rows_of_pieces
 from discretize.kernels.record.program import FlowModule, with_weights
+from discretize.kernels.record.tableau import tableau_of
 from discretize.kernels.solved import Solved, SolveRequest
-from discretize.solvers import rodas
 from discretize.solvers.adaptive import AdaptiveEngine
 from discretize.solvers.control import StepControl
 from discretize.solvers.detached import ModuleSettings
 from discretize.solvers.diagnosis import diagnosis
 from discretize.solvers.kept import MOST_BYTES, KeptSteps
-from discretize.solvers.rodas import Rodas5P
 from discretize.solvers.segments import Chain
 from discretize.solvers.tableaus import Attempt, EmbeddedMethod, EmbeddedRungeKutta
 
@@ -113,8 +112,8 @@ def no_kernel(chain: Chain) -> str | None:
 
 
 def is_program(method: EmbeddedMethod) -> bool:
-    """Whether a method's attempt is recorded for a kernel: not those of tableaus, which are written down, and of rodas5p."""
-    return not method.has_tableau and type(method) is not Rodas5P
+    """Whether a method's attempt is recorded for a kernel: not those of tableaus, which are written down."""
+    return tableau_of(method) is None
 
 
 @dataclass(eq=False)
@@ -225,10 +224,8 @@ class KernelRun:
         control = self.engine.control
         method = control.method
         self._segment_arrays()
-        if self.model.method is not None:
-            numbers = self._program_numbers(self.model.method, method)
-        else:
-            numbers = self._rosenbrock_arrays(method) if isinstance(method, Rodas5P) else self._tableau_arrays(method)
+        program = self.model.method
+        numbers = self._tableau_arrays(method) if program is None else self._program_numbers(program, method)
         atol = control.atol.double().cpu().numpy() if isinstance(control.atol, Tensor) else control.atol
         self.arrays["atol"] = np.full(self.h0.shape[-1], atol)
         if self.carried is not None:
@@ -299,14 +296,6 @@ class KernelRun:
         derivatives = cost - (method.evaluations - method.reads_start)
         self.used = written.evaluations_back + derivatives + written.pairs
         return {"method": ctypes.addressof(self.of_method[0]), "jacobian_cost": max(derivatives, 0)}
-
-    def _rosenbrock_arrays(self, method: Rodas5P) -> dict[str, Any]:
-        stages = len(rodas.NODES)
-        self.arrays |= {"c": np.array(rodas.NODES), "e": np.array(rodas.FROM_TIME)}
-        self.arrays |= {"a": _padded(rodas.STAGES, stages), "b": _padded(rodas.COUPLINGS, stages)}
-        cost = method.attempt_cost(self.chain.segment(0), self.chain.field.state_size)
-        self.used = cost + 1 + stages  # all of a step again, and a derivative along what each stage was solved for
-        return {"stages": stages, "gamma": rodas.GAMMA, "jacobian_cost": cost - (method.evaluations - 1)}
 
     def _progress(self) -> None:
         self.request.show(math.floor(self.library.ctrnn_solve_progress(self.task.pointer) * self.num_segments))

@@ -4,7 +4,8 @@ r"""Keep programs on disk beside the libraries that are made of them, so that a 
             flags and processor; and how the program is wanted
 
 So the code runs once in each process, on a few numbers, before a program is sought: what it reads then is part of the key. Kept
-are programs whose kernel agreed with torch. They are written as JSON, and of nothing else than operations and types that are
+are programs whose kernel agreed with torch, or is compared with each method; which pairs of field and method agreed is kept
+beside them. They are written as JSON, and of nothing else than operations and types that are
 listed here.
 """
 
@@ -32,7 +33,7 @@ from discretize.kernels.record.fingerprint import digest, fingerprint, surroundi
 from discretize.kernels.record.global_reads import GlobalReads
 from discretize.kernels.record.program import CodeModule, Program, Text, Writer, program_of
 
-__all__ = ["Recorder", "is_stored", "program_key"]
+__all__ = ["Agreement", "Recorder", "is_stored", "program_key"]
 
 SUFFIX = ".json"
 FUNCTIONS: dict[str, Callable[..., Any]] = {"stack": torch.stack, "getitem": operator.getitem}
@@ -52,16 +53,18 @@ class Recorder:
         self.globals: str | None = fingerprint(reads.now(), reads.reads)
         self.cache: Cache = Cache()
         self.new: dict[str | None, Program[Any]] = {}
+        self.keys: list[str | None] = []
 
     @property
-    def agreed(self) -> bool:
-        """Whether a kernel of these programs agreed with torch before: all come from disk."""
-        return not self.new
+    def key(self) -> str | None:
+        """Of all its programs so far; None where one of them is never kept."""
+        return None if None in self.keys else digest(self.keys)
 
     def program(self, module: CodeModule, wanted: Mapping[str, bool], dtype: torch.dtype, write: Writer[Text]) -> Program[Text]:
         """As `program_of`."""
         key = program_key(attributes_of(module), wanted, dtype, write)
         key = key + self.globals if key and self.globals else None
+        self.keys.append(key)
         for content in self.cache.contents(key, SUFFIX) if key else ():
             with suppress(Exception):  # whatever is not what it should be counts as absent
                 return _program(json.loads(content))
@@ -74,6 +77,21 @@ class Recorder:
             with suppress(_Unwritable):
                 if key:
                     self.cache.keep(json.dumps(_written(program)).encode(), key, SUFFIX)
+
+
+class Agreement:
+    """That a kernel agreed with torch, for later processes; keys: of all that it is made of, None for what is never kept."""
+
+    def __init__(self, *keys: str | None) -> None:
+        self.key: str | None = None if None in keys else digest("agreed", *keys)
+
+    def __bool__(self) -> bool:
+        """Whether an earlier process has kept it."""
+        return self.key is not None and any(True for _ in Cache().contents(self.key, SUFFIX))
+
+    def keep(self) -> None:
+        if self.key is not None:
+            Cache().keep(b"true", self.key, SUFFIX)
 
 
 def program_key(attributes: Attributes | str, wanted: Mapping[str, bool], dtype: torch.dtype, write: Writer[Any]) -> str | None:

@@ -1,6 +1,7 @@
-"""The program of an explicit tableau is written without being recorded: it is the recorded one, for any width, and compiled."""
+"""The program of a tableau is written without being recorded: it is the recorded one, for any width, and compiled."""
 
 from operator import add, mul
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,9 +15,11 @@ from discretize.kernels.cpp import solves
 from discretize.kernels.cpp.attempts import attempt_written
 from discretize.kernels.record.attempt import AttemptModule, calls_of
 from discretize.kernels.record.program import program_of
-from discretize.kernels.record.tableau import tableau_of, tableau_values
+from discretize.kernels.record.tableau import tableau_of
 from discretize.kernels.record.values import ancestors
+from discretize.solvers.adaptive import ADAPTIVE_METHODS
 from discretize.solvers.pairs import EXPLICIT_PAIRS
+from discretize.solvers.rodas import Rodas5P
 
 TWICE = {"dtype": torch.float64}
 COARSE = {"rtol": 1e-3, "atol": 1e-3}
@@ -63,7 +66,7 @@ def numbers(values, given):
         match value.operation:
             case "number":
                 found[value] = torch.tensor(value.settings, **TWICE)
-            case "h" | "dt" | "cotangent" | "slope":
+            case "h" | "dt" | "cotangent" | "slope" | "drift":
                 found[value] = given[" ".join(map(str, (value.operation, *value.settings)))]
             case "slice":
                 found[value] = of[0][value.settings[0] :][: value.width]
@@ -71,6 +74,12 @@ def numbers(values, given):
                 found[value] = torch.cat(of)
             case "spread":
                 found[value] = of[0].expand(value.width)
+            case "factored":  # J a diagonal matrix, as in the attempt on numbers
+                found[value] = of[0] + of[1] * given["jacobian"]
+            case "jacobian_solve":
+                found[value] = of[1] / of[0]
+            case "jacobian_outer":
+                found[value] = of[0] * of[1]
             case operation:
                 found[value] = {"add": add, "mul": mul}[operation](*of)
     return [found[value] for value in values]
@@ -86,7 +95,7 @@ def test_a_tableau_is_written_down_as_what_its_code_is_recorded_as(name):
     module = AttemptModule(pair, state, calls)
     recorded = program_of(module, {f"slope {k}": True for k in range(module.count)}, torch.float64, lambda values: values).written
     tableau = tableau_of(pair)
-    written = tableau_values(tableau, state)
+    written = tableau.values(state)
     assert (tableau.calls.slopes, tableau.calls.end, tableau.calls.scales) == (calls.slopes, calls.end, calls.scales)
     assert tableau.calls.nodes == pytest.approx(calls.nodes, rel=1e-15)
     dice = torch.Generator().manual_seed(1)
@@ -99,17 +108,38 @@ def test_a_tableau_is_written_down_as_what_its_code_is_recorded_as(name):
         assert_close(one, other, rtol=1e-13, atol=1e-13)  # sums of 14 terms at most, in another order
 
 
-@pytest.mark.parametrize("name", PAIRS)
+def test_the_program_of_rodas5p_is_its_attempt_and_goes_back_as_torch_does():
+    method, state = Rodas5P(), 3
+    tableau = tableau_of(method)
+    assert tableau.calls == calls_of(method, state, torch.float64)
+    module, written = AttemptModule(method, state, tableau.calls), tableau.values(state)
+    assert tableau_of(type("Own", (Rodas5P,), {})()) is None  # which may have an attempt of its own
+    dice = torch.Generator().manual_seed(1)
+    widths = module.samples | {"cotangent": module.answer}
+    given = {kind: torch.randn(width, generator=dice, **TWICE) for kind, width in widths.items()}
+    given["cotangent"][-state:] = 0  # nothing goes back from the error
+    samples = {kind: given[kind].clone().requires_grad_() for kind in module.samples}
+    answer = module(*(one[None] for one in samples.values()))[0]
+    theirs = dict(zip(samples, torch.autograd.grad(answer, [*samples.values()], given["cotangent"]), strict=True))
+    mine, *gradients = numbers([written.following, *written.gradients.values()], given)
+    assert {*written.gradients} == {*module.samples} - {"dt"}
+    assert_close(mine, answer, rtol=1e-12, atol=0)  # sums of 8 terms at most, in another order
+    for kind, gradient in zip(written.gradients, gradients, strict=True):
+        assert_close(gradient, theirs[kind], rtol=0, atol=1e-12 * float(theirs[kind].abs().max()))
+
+
+@pytest.mark.parametrize("name", [*PAIRS, "rodas5p"])
 def test_its_text_is_one_for_all_widths(name):
-    texts = [attempt_written(tableau_values(tableau_of(PAIRS[name]), width)) for width in (2, 7, 64)]
-    assert [text.sizes for text in texts] == [[2], [7], [64]]
+    tableau, others = tableau_of(ADAPTIVE_METHODS.get(name) or PAIRS[name]), [1] * (name == "rodas5p")
+    texts = [attempt_written(tableau.values(width)) for width in (2, 7, 64)]
+    assert [text.sizes for text in texts] == [[2, *others], [7, *others], [64, *others]]
     assert len({text.text for text in texts}) == 1
 
 
 @pytest.mark.parametrize("name", ["dopri5", "tsit5", "dopri8"])
 def test_sums_so_far_do_not_wait_in_memory(name):
     # A loop for each state, the error and each cotangent, from where slopes lie: a sum so far would be a buffer.
-    assert "Rows" not in attempt_written(tableau_values(tableau_of(PAIRS[name]), 2)).text
+    assert "Rows" not in attempt_written(tableau_of(PAIRS[name]).values(2)).text
 
 
 def along(x):
@@ -183,3 +213,34 @@ def test_a_pair_that_is_new_under_inference_mode_is_compared_with_torch_and_goes
     assert engines == 3 * [("compiled", None)]
     solved.hs.sum().backward()
     assert all(weight.grad is not None for weight in field.candidate.parameters())
+
+
+def test_a_stiff_method_is_compared_once_for_all_processes(monkeypatch, tmp_path):
+    asked, why = list[object](), dict[object, str | None]()
+
+    def differs(kernel, module, dtype, needs, method, written):
+        asked.append(method)
+        return why.get(method)
+
+    monkeypatch.setenv("CTRNN_CACHE", str(tmp_path))
+    monkeypatch.setattr(solves, "disagreement", differs)
+    why["wrong"] = "it is wrong"
+    stiff, explicit = SimpleNamespace(implicit=True), SimpleNamespace(implicit=False)
+
+    def compared(kernel_key, method, method_key, needs=stiff):
+        kernel, written = SimpleNamespace(key=kernel_key), SimpleNamespace(kernel=SimpleNamespace(key=method_key))
+        return solves._compared(kernel, None, torch.float64, needs, method, written)
+
+    for times in range(2):  # as in another process, which finds what the first has kept
+        assert compared("field", "right", "a") is None
+        assert compared("field", "wrong", "b") == "it is wrong"
+        assert compared("another field", "right", "a") is None
+        assert compared("field", "never kept", None) is None
+        assert compared("field", "explicit", "c", explicit) is None
+        again = ["wrong", "never kept", "explicit"]
+        assert asked == (["right", "wrong", "right", "never kept", "explicit"] if not times else again)
+        asked.clear()
+    compared("field", "right", "edited")
+    monkeypatch.setattr(type(solves.SOLVES), "digest", "of another driver")
+    compared("field", "right", "a")
+    assert asked == ["right", "right"]

@@ -40,11 +40,8 @@ class Stages {
   public:
     Stages(Solve& solve, std::vector<Slot>& slots)
         : solve(solve), n(solve.model), slots(slots), field(solve, SLOTS, 1), h(SLOTS, n.state), y(SLOTS, n.state),
-          kept(SLOTS, n.kept), k(SLOTS * (solve.method.stages + 2), n.state), error(n.state)
-#if WRITTEN
-          , calls(*this, solve.method)
-#endif
-    {}
+          kept(SLOTS, n.kept), k(SLOTS * (solve.method.stages + 2), n.state), error(n.state),
+          calls(*this, solve.method) {}
 
 #if IMPLICIT
     // While samples are on their way: a matrix for each slot is much memory.
@@ -91,33 +88,6 @@ class Stages {
         if (solve.method.last_is_next) std::swap(slope(0, s), slope(solve.method.end_slope, s));
     }
 
-#if IMPLICIT && !WRITTEN
-    // Into y; behind the slope at the start lie what the stages were solved for, and last a slope.
-    void attempt(const std::vector<std::size_t>& on) {
-        const Method& method = solve.method;
-        for (std::size_t s : on) {
-            differentiate(s);
-            stiff->factor(s, 1, -real(method.gamma * slots[s].dt) * speed_of(slots[s]));
-        }
-        for (std::size_t stage = 0; stage < method.stages; ++stage) {
-            if (stage) {
-                for (std::size_t s : on)
-                    for (std::size_t i = 0; i < n.state; i += LANES)
-                        store(y[s] + i, load(h[s] + i) + method.rows[stage].at(i, [&](std::size_t j) { return slope(1 + j, s); }));
-                evaluate(on, method.stages + 1, method.nodes[stage], y);
-            }
-            for (std::size_t s : on) {
-                real* u = slope(1 + stage, s);
-                method.right(stage, real(slots[s].dt), n.state, slope(stage ? method.stages + 1 : 0, s),
-                             solve.moves() ? stiff->drift(s) : nullptr, [&](std::size_t j) { return slope(1 + j, s); }, u);
-                stiff->solve(s, u);
-            }
-        }
-        for (std::size_t s : on) add_to(y[s], slope(method.stages, s), n.state);
-    }
-
-    void estimate(std::size_t s, real* to) { std::memcpy(to, slope(solve.method.stages, s), n.state * sizeof(real)); }
-#else
     // Into y.
     void attempt(const std::vector<std::size_t>& on) {
 #if IMPLICIT
@@ -127,7 +97,6 @@ class Stages {
     }
 
     void estimate(std::size_t s, real* to) { std::memcpy(to, calls.errors[s], n.state * sizeof(real)); }
-#endif
 
   private:
     Solve& solve;
@@ -137,7 +106,6 @@ class Stages {
     Rows h, y, kept, k;
     Numbers error;
     std::array<real*, SLOTS> states{}, slopes{};  // of an evaluation
-#if WRITTEN
     // A method's calls of the field, for the slots that take a step.
     struct Calls final : FieldCalls {
         Stages& stages;
@@ -194,7 +162,6 @@ class Stages {
         }
 #endif
     } calls;
-#endif
 #if IMPLICIT
     Rows flows{SLOTS, n.state};  // at the start of a step, before the clock's speed
     Owned<Derivatives> stiff;

@@ -12,14 +12,8 @@
 #include "tableau.h"
 using Method = Tableau;
 #else
-#include "written_model.h"
-#if WRITTEN
 #include "written_method.h"
 using Method = WrittenMethod;
-#else
-#include "rosenbrock.h"
-using Method = Rosenbrock;
-#endif
 #endif
 
 namespace {
@@ -59,8 +53,8 @@ extern "C" {
 // 1 of a held input, 2 of a straight one, where it is and where it goes; or, where `chebyshev`, the coefficients of a polynomial.
 // `share` and `share_rate`: how far through its piece a segment begins, and how fast it goes; null for held inputs.
 // `speeds` (.., speed_terms): how fast the clock goes, as a polynomial in each segment; null for 1. `places` (segments + 1,): where the state
-// at that edge goes in hs (wanted, batch, state), or -1. c, a, b, e: as the method reads them, `atol` (state,); `gamma` where it is implicit;
-// `jacobian_cost` in evaluations of the field. `steps`, `taken` (batch,): where this is the rest of a solve, each sample's next
+// at that edge goes in hs (wanted, batch, state), or -1. c, a, b, e: those of a tableau, `atol` (state,); `jacobian_cost` in
+// evaluations of the field. `steps`, `taken` (batch,): where this is the rest of a solve, each sample's next
 // step, 0 for a guess, and how many it took before; else null. `method`: one that is a program, in place of c, a, b, e; else null.
 struct CtrnnProblem {
     std::size_t batch, segments, own, threads, keep, terms, chebyshev, speed_terms;
@@ -72,7 +66,7 @@ struct CtrnnProblem {
     const std::int64_t* places;
     std::size_t stages, jacobian_cost;
     const double *c, *a, *b, *e, *atol;
-    double gamma, order, rtol, min_step, max_step, first_step;
+    double order, rtol, min_step, max_step, first_step;
     std::int64_t max_num_steps, most_steps;
     const double* steps;
     const std::int64_t* taken;
@@ -153,10 +147,8 @@ struct Solve {
         : given(p), model(*p.model),
 #if LANEWISE
           method(p.stages, p.c, p.a, p.b, p.e, p.order),
-#elif WRITTEN
-          method(*p.method, p.order),
 #else
-          method(p.stages, p.c, p.a, p.b, p.e, p.gamma, p.order),
+          method(*p.method, p.order),
 #endif
           samples(p.batch), slots(LANEWISE ? smaller(SLOTS, padded(p.batch)) : SLOTS), last_segment(p.segments) {}
 

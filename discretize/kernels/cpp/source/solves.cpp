@@ -9,11 +9,7 @@
 #include "lane_stages.h"
 #else
 #include "row_stages.h"
-#if WRITTEN
 #include "attempt_return.h"
-#else
-#include "rosenbrock_return.h"
-#endif
 #endif
 
 namespace {
