@@ -259,8 +259,8 @@ def _no_kernel(engine: _Engine, step: Step, given: list[Tensor], fused: Fused) -
 
 
 def derivatives_reason(step: Step) -> str | None:
-    """Why a step that differentiates the field has no kernel; None for others."""
-    return f"{type(step).__name__} takes derivatives of the field" if step.tangents or step.jacobians else None
+    """Why a step that reads the field's Jacobian has no kernel; None for others."""
+    return f"{type(step).__name__} takes Jacobians of the field" if step.jacobians else None
 
 
 def kernel_for(module: StepModule, attributes: Attributes, wanted: dict[str, bool], dtype: torch.dtype) -> CompiledKernel | str:

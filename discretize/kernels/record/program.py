@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.fx import GraphModule
 
 from ctrnn import VectorField
+from ctrnn.forward import jvp_taken
 from ctrnn.rewriting import Rewritten
 from discretize import compat
 from discretize.kernels.record.attributes import attributes_of
@@ -215,7 +216,7 @@ def _joint_record(
         samples = {name: tensor.detach().requires_grad_() for name, tensor in zip(module.samples, inputs, strict=True)}
         code = with_weights(module, weights)
         before = _values(code)
-        with torch.enable_grad(), Rewritten(RULES):
+        with torch.enable_grad(), Rewritten(RULES), jvp_taken(_with_value):
             following = code(*samples.values())
         keeps_all.append(_values(code) == before)
         sources = [*(samples[name] for name in moved), *(w for w in weights if w.requires_grad)]
@@ -261,6 +262,12 @@ def jvp_in_reverse(f: Callable[[Tensor], Tensor], at: Tensor, direction: Tensor)
             return torch.zeros_like(value)
         (product,) = torch.autograd.grad(turned, cotangent, direction, **made)
     return product
+
+
+def _with_value(f: Callable[[Tensor], Tensor], at: Tensor, direction: Tensor) -> tuple[Tensor, Tensor]:
+    """f(at) and its derivative along a direction; as a view, by which f reads what is moved and nothing else of `at`."""
+    with torch.enable_grad():
+        return f(at), jvp_in_reverse(f, at.view_as(at), direction)
 
 
 def _values(module: nn.Module) -> Any:

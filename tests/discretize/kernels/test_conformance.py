@@ -19,6 +19,7 @@ from torch.testing import assert_close
 
 import ctrnn
 import discretize
+from ctrnn.forward import jvp
 from ctrnn.inputs.splines import as_path
 from discretize import Checkpointed, Euler, ExponentialEuler, integrate
 from discretize.steps.algebra.jacobian import declares_jacobian
@@ -122,7 +123,7 @@ def test_sequences_by_an_exponential_step_of_a_leak_of_ones_own(engine, call):
     check_sequence(engine, made("Own"), ExponentialEuler(), call)
 
 
-EXPLICIT = [name for name, step in STEPS.items() if step.equation and not step.tangents and not step.jacobians]
+EXPLICIT = [name for name, step in STEPS.items() if step.equation and not step.jacobians]
 EXPLICIT = [name for name in EXPLICIT if "h'" not in STEPS[name].equation.removeprefix("h'")]
 
 
@@ -167,6 +168,27 @@ def test_samples_and_states_may_lie_in_memory_in_any_way(engine, layout):
 def test_fields_of_odd_sizes(engine, sizes):
     torch.manual_seed(0)
     check_sequence(engine, NAMED_FIELDS["gated per unit"](*sizes).to(DOUBLE), call="dt")
+
+
+@engines
+@pytest.mark.parametrize(("name", "call"), [("Own", "stamps of each, lengths, substeps"), ("lstm", "dt")])
+def test_sequences_by_a_step_that_takes_a_derivative_of_the_field(engine, name, call):
+    check_sequence(engine, made(name), discretize.Taylor2(), call)
+
+
+class Curved(discretize.Step):
+    """The derivative along the slope, of a function that reads the state in another way, too."""
+
+    order, evaluations, tangents = 1, 1, 1
+
+    def advance(self, field, projected, h, dt):
+        bend = jvp(lambda u: field.flow(projected, u) * h.sin(), (h,), (field.flow(projected, h),))[1]
+        return h + dt * bend
+
+
+@engines
+def test_a_derivative_of_a_function_is_taken_by_what_is_moved_and_nothing_else(engine):
+    check_sequence(engine, made("gated per unit"), Curved(), "dt")
 
 
 # Solves, by the same steps: the tolerance of a step decides which there are, and rounding does not.
