@@ -21,7 +21,7 @@ __all__ = ["jacobian_of", "jvp", "jvp_taken"]
 
 def jvp(f: Any, primals: tuple[object, ...], tangents: tuple[Any, ...], **settings: Any) -> Any:
     """Call `torch.func.jvp`, with derivatives of the result that are right where torch's are not; one thread after another."""
-    if (way := _way.get()) is not None and len(primals) == 1 and not settings:
+    if not torch.compiler.is_dynamo_compiling() and (way := _way.get()) is not None and len(primals) == 1 and not settings:
         return way(f, *primals, *tangents)
     if torch.compiler.is_compiling():
         return torch.func.jvp(f, primals, tangents, **settings)

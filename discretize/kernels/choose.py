@@ -16,7 +16,7 @@ from torch import Tensor
 from ctrnn import VectorField
 from ctrnn.autocast import without_autocast
 from discretize import compat
-from discretize.kernels.eligibility import Fused, is_ordinary, refuse_steps, setting_reason, takes_triton
+from discretize.kernels.eligibility import Fused, Unsolved, is_ordinary, refuse_steps, setting_reason, takes_triton
 from discretize.kernels.price import KernelReady, Stopwatch, Waiting
 from discretize.kernels.shown import Reads, Shown
 from discretize.kernels.solved import Solved, SolveRequest
@@ -116,9 +116,10 @@ def _by_kernel(problem: HeldProblem, fused: Fused) -> tuple[Tensor | None, str, 
 
 
 def _joined(whys: Iterable[str]) -> str | None:
-    """Reasons as one, which is known to be one to wait if any is."""
+    """Reasons as one, which is known to be one to wait, or of an equation, if any is."""
     whys = [*whys]
-    return (Waiting if any(isinstance(why, Waiting) for why in whys) else str)("; ".join(whys)) if whys else None
+    kind = next((kind for kind in (Waiting, Unsolved) if any(isinstance(why, kind) for why in whys)), str)
+    return kind("; ".join(whys)) if whys else None
 
 
 def _sequence_by_steps(field: VectorField, step: Step, fused: Fused) -> AbstractContextManager[None]:

@@ -23,6 +23,7 @@ from discretize.kernels.price import builds_at_once, may_build
 __all__ = [
     "HALF",
     "Fused",
+    "Unsolved",
     "autocast_reason",
     "device_reason",
     "is_fused",
@@ -79,13 +80,18 @@ def setting_reason(fused: Fused) -> str | None:
     return None if fused else "`fused` is False"
 
 
+class Unsolved(str):
+    """Why steps run a call that a kernel has begun: they solve an equation that it did not, or name the sample that has none."""
+
+
 def refuse_steps(fused: Fused, why: str | None, size: int = 1) -> None:
     """Refuse to run by steps what was to run in a kernel, fused="always".
 
     Steps are taken where CTRNN_FUSED turns kernels off, and where the call leaves nothing else: torch has to see single
-    operations, derivatives are taken in forward mode, a live step reads one sample, or there is little to compute (`size` 0).
+    operations, derivatives are taken in forward mode, a live step reads one sample, an equation is `Unsolved`, or there is little
+    to compute (`size` 0).
     """
-    if fused != "always" or not size or not may_build() or compat.takes_tangents():
+    if fused != "always" or isinstance(why, Unsolved) or not size or not may_build() or compat.takes_tangents():
         return
     if setting_reason(fused) is None and tracing_reason(networks=True) is None:
         raise ValueError(

@@ -24,7 +24,7 @@ from discretize.kernels.cpp.sequences import CompiledKernel
 from discretize.kernels.eligibility import autocast_reason, device_reason, setting_reason, tensor_reason, transform_reason
 from discretize.kernels.record.attributes import attributes_of
 from discretize.kernels.record.program import Program, StepModule
-from discretize.kernels.sequences import derivatives_reason, kernel_for
+from discretize.kernels.sequences import jacobian_reason, kernel_for
 from discretize.steps.step import Step
 
 __all__ = ["Node", "node_for", "run_in_graph"]
@@ -52,7 +52,7 @@ _traced: dict[str, _Traced] = {}
 
 def node_for(field: VectorField, step: Step, like: Tensor, fused: bool) -> Node | str:
     """The node of a field's sequences, or why a graph cannot hold them; asked while it is traced, and not by it."""
-    why = setting_reason(fused) or transform_reason() or device_reason(like) or autocast_reason(like) or derivatives_reason(step)
+    why = setting_reason(fused) or transform_reason() or device_reason(like) or autocast_reason(like) or jacobian_reason(step)
     module, told = StepModule(with_computed_weights(field), step), attributes_of(StepModule(field, step))
     why = why or (told if isinstance(told, str) else None)
     attributes = why or attributes_of(module)
@@ -64,6 +64,8 @@ def node_for(field: VectorField, step: Step, like: Tensor, fused: bool) -> Node 
     kernel = tensor_reason([like.detach(), *attributes.tensors]) or kernel_for(module, attributes, WANTED, like.dtype)
     if isinstance(kernel, str):
         return kernel
+    if kernel.equation is not None:
+        return "its step solves an equation, and where that is not solved a graph cannot go on by steps"
     name = f"{_digest(kernel.program)}-{len(_traced)}"
     assert not isinstance(told, str)
     _traced[name] = _Traced(kernel, weakref.ref(field), step, told.values, kernel.kept_of(field.state_size))

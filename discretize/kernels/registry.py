@@ -27,12 +27,14 @@ from discretize.kernels.build import Libraries, Unavailable, begin
 from discretize.kernels.eligibility import warn_once
 from discretize.kernels.price import KernelReady, Waiting
 from discretize.kernels.record.attributes import Attributes, attributes_of
+from discretize.kernels.record.equations import one_iteration
 from discretize.kernels.record.global_reads import GlobalReads
 from discretize.kernels.record.guards import Guards
 from discretize.kernels.record.program import CodeModule, Program, Text, Writer, weights_of, with_weights
 from discretize.kernels.record.recording import UnknownOperation, in_the_users_words
 from discretize.kernels.record.stored import Recorder, is_stored, program_key
 from discretize.kernels.record.watched import Unwatched
+from discretize.steps.algebra.solver import solved_by
 from discretize.steps.step import Step
 
 __all__ = [
@@ -366,10 +368,11 @@ def _is_the_same_alone(module: CodeModule, dtype: torch.dtype) -> bool:
     ]
     # Copies: under inference_mode weights may be such that autograd refuses.
     module = with_weights(module, [w.detach().clone().requires_grad_(w.requires_grad) for w in weights_of(module)])
-    together = module(*(sample.requires_grad_() for sample in samples))
+    with solved_by(one_iteration):
+        together = module(*(sample.requires_grad_() for sample in samples))
     if together.requires_grad:  # backward, too, for what that code reads
         torch.autograd.grad(together.sum(), samples, allow_unused=True)
-    with torch.no_grad():
+    with torch.no_grad(), solved_by(one_iteration):
         alone = torch.cat([module(*(sample[k : k + 1] for sample in samples)) for k in range(3)])
     together = together.detach()
     return difference(alone, together, LEAST[dtype] * float(together.abs().nan_to_num(0.0, 0.0, 0.0).max())) <= ROUNDING[dtype]

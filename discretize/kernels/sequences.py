@@ -9,7 +9,7 @@ from __future__ import annotations
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from inspect import signature
 from typing import Any, NamedTuple, Protocol
@@ -24,10 +24,11 @@ from discretize.kernels.cpp.programs import (
     PRODUCTS,
     REALS,
 )
-from discretize.kernels.cpp.rows import written
-from discretize.kernels.cpp.sequences import STEPS, CompiledKernel
+from discretize.kernels.cpp.rows import CppText, written
+from discretize.kernels.cpp.sequences import STEPS, CompiledKernel, EquationUnsolvedError
 from discretize.kernels.eligibility import (
     Fused,
+    Unsolved,
     device_reason,
     is_plain,
     maps_networks,
@@ -40,7 +41,7 @@ from discretize.kernels.eligibility import (
 )
 from discretize.kernels.record.attributes import Attributes, attributes_of
 from discretize.kernels.record.guards import Guards
-from discretize.kernels.record.program import Program, StepModule, Writer, weights_of, with_weights
+from discretize.kernels.record.program import EquationJVP, EquationModule, Program, StepModule, Writer, weights_of, with_weights
 from discretize.kernels.record.stored import Recorder
 from discretize.kernels.registry import ROUNDING, KnownKernel, by_steps, kernel_of, known, remember, time_unit, uses_of, wrong_by
 from discretize.kernels.triton.kernels import STORED, TritonNetworks, triton_reason, writer
@@ -50,7 +51,7 @@ from discretize.steps.along import HeldProblem
 from discretize.steps.step import Step, key_of
 
 __all__ = [
-    "derivatives_reason",
+    "jacobian_reason",
     "kernel_for",
     "kernel_of_networks",
     "known_kernel",
@@ -64,6 +65,12 @@ __all__ = [
 
 # On a GPU, where one multiprocessor reads them all at each step of 16 samples: as fast as the steps in float32 on an H200.
 MOST_WEIGHTS = 2**21
+SHORTER = (
+    1.0,
+    1 / 16,
+    1 / 256,
+)  # of the time in which a field moves by as much as its states are: implicit steps on a few numbers
+UNSOLVED = Unsolved("the kernel's iteration did not solve the equation of each step; steps go further")
 
 
 def steps_counted(field: VectorField, step: Step) -> AbstractContextManager[None]:
@@ -97,7 +104,7 @@ class _Engine(NamedTuple):
 
     name: str
     reason: Callable[[Tensor], str | None]
-    kernel: Callable[[Program[Any], torch.dtype, Mapping[str, bool]], SequenceKernel]
+    kernel: Callable[..., SequenceKernel]  # of a program, a dtype and `moves`, and of programs of an equation
     write: Callable[[torch.dtype], Writer[Any]]
     networks: bool
     libraries: tuple[CppSource, ...] = ()  # of any field
@@ -113,7 +120,7 @@ def _run_written(
     field, step, xs, h0, dt, substeps = problem
     lengths = dt if isinstance(dt, Tensor) else None
     given = [h0, *([] if stored else [xs]), *([] if lengths is None else [lengths])]
-    if why := _no_kernel(engine, step, given, fused):
+    if why := _no_kernel(engine, given, fused):
         return None, {"engine": "steps", "engine_why": why}
     wanted = {
         "x": whole(xs)[0].requires_grad,
@@ -124,7 +131,10 @@ def _run_written(
     if isinstance(kernel, str):
         return None, {"engine": "steps", "engine_why": kernel}
     number = None if isinstance(dt, Tensor) else dt
-    states = states_of(kernel, partial(StepModule, field, step), substeps, number, xs, h0, lengths, *weights)
+    try:
+        states = states_of(kernel, partial(StepModule, field, step), substeps, number, xs, h0, lengths, *weights)
+    except EquationUnsolvedError:
+        return None, {"engine": "steps", "engine_why": UNSOLVED}
     return states, {"engine": engine.name, "engine_why": None}
 
 
@@ -145,7 +155,12 @@ def known_kernel(problem: HeldProblem, moves: bool = False) -> KnownKernel | Non
     """The compiled kernel that has run such steps, with all that was looked at for it; moves: whether times have gradients."""
     wanted = {"x": problem.xs.requires_grad, "dt": moves, "stored": False}
     kernel = known(problem.field, _request(_COMPILED, problem.step, wanted, problem.h0), wait=False)
-    return None if kernel is None or isinstance(kernel.kernel, str) else kernel
+    return kernel if kernel is not None and _stands_alone(kernel.kernel) else None
+
+
+def _stands_alone(kernel: SequenceKernel | str) -> bool:
+    """Whether there is a kernel, and it answers each call: one that solves equations may leave a call to steps."""
+    return not isinstance(kernel, str) and not (isinstance(kernel, CompiledKernel) and kernel.equation)
 
 
 def _found(
@@ -203,7 +218,7 @@ def kernel_of_networks(problem: HeldProblem) -> KnownKernel | None:
     wanted, attributes = {"x": xs.requires_grad, "dt": False, "stored": False}, attributes_of(first)
     assert not isinstance(attributes, str)
     kernel = _kernel(_COMPILED, first, attributes, wanted, h0.dtype, h0.device, guards=guards, uses=uses, wait=False)
-    if isinstance(kernel, str) or guards.refused:
+    if not _stands_alone(kernel) or guards.refused:
         return None
     return KnownKernel(stacked, kernel, guards.complete(), uses, uses.made, OrderedDict(), weakref.ref(field))
 
@@ -253,13 +268,12 @@ def _run_stored(problem: HeldProblem, fused: Fused) -> tuple[Tensor | None, dict
     return _run_written(_TRITON, problem, fused, stored)
 
 
-def _no_kernel(engine: _Engine, step: Step, given: list[Tensor], fused: Fused) -> str | None:
-    why = tracing_reason(engine.networks) or setting_reason(fused) or engine.reason(given[0]) or tensor_reason(given)
-    return why or derivatives_reason(step)
+def _no_kernel(engine: _Engine, given: list[Tensor], fused: Fused) -> str | None:
+    return tracing_reason(engine.networks) or setting_reason(fused) or engine.reason(given[0]) or tensor_reason(given)
 
 
-def derivatives_reason(step: Step) -> str | None:
-    """Why a step that reads the field's Jacobian has no kernel; None for others."""
+def jacobian_reason(step: Step) -> str | None:
+    """Why a step that reads the field's Jacobian is no node of a graph; None for others."""
     return f"{type(step).__name__} takes Jacobians of the field" if step.jacobians else None
 
 
@@ -283,13 +297,26 @@ def _kernel(
     """The kernel of a step's code, or why there is none; wanted: whether "x" and "dt" have gradients, and "stored", whether x
     lies in bfloat16; device: of the states, which a field without parameters does not tell; how: as for `kernel_of`."""
 
-    def make(program: Program[Any], _: Recorder) -> SequenceKernel | str:
-        kernel = engine.kernel(program, dtype, wanted)
+    def make(program: Program[Any], recorder: Recorder) -> SequenceKernel | str:
+        kernel = engine.kernel(program, dtype, wanted, *_of_equation(program, module, recorder, dtype))
         why = wanted["stored"] and _disagreement(kernel, module, dtype, STORED[0], device)
-        return why or _disagreement(kernel, module, dtype, dtype, device) or kernel
+        for share in SHORTER:
+            with suppress(EquationUnsolvedError):
+                return why or _disagreement(kernel, module, dtype, dtype, device, share) or kernel
+        return "its equation is not solved on a few numbers"
 
     libraries = [(source, {"REAL": REALS[dtype]}) for source in engine.libraries]
     return kernel_of(module, attributes, wanted, dtype, make, engine.write(dtype), libraries, **how)
+
+
+def _of_equation(
+    program: Program[Any], module: StepModule, recorder: Recorder, dtype: torch.dtype
+) -> tuple[Sequence[Program[CppText]], ...]:
+    """The programs of an equation that a step solves, where it does."""
+    columns = program.written.equation if isinstance(program.written, CppText) else None
+    if columns is None:
+        return ()
+    return ([recorder.program(kind(module, columns), {}, dtype, written) for kind in (EquationModule, EquationJVP)],)
 
 
 _COMPILED = _Engine("compiled", device_reason, CompiledKernel, lambda dtype: written, True, (STEPS, PRODUCTS))
@@ -372,11 +399,11 @@ def _states_by_steps(
 
 
 def _disagreement(
-    kernel: SequenceKernel, module: StepModule, dtype: torch.dtype, stored: torch.dtype, device: torch.device
+    kernel: SequenceKernel, module: StepModule, dtype: torch.dtype, stored: torch.dtype, device: torch.device, share: float = 1.0
 ) -> str | None:
     """Why a kernel cannot be used: states and gradients of a few numbers are not those of the steps one by one.
 
-    stored: the dtype of x.
+    stored: the dtype of x; share: how long steps are, of the time in which the field moves by as much as its states are.
     """
     dice, field = torch.Generator().manual_seed(0), module.field
     sizes = ((3, 3, field.input_size), (3, field.state_size), (3, 3, 1), (3, 3, field.state_size))
@@ -392,7 +419,7 @@ def _disagreement(
     given = [
         xs.to(stored).requires_grad_(kernel.moves["x"]),
         h0.requires_grad_(),
-        ((lengths + 1) * unit).requires_grad_(kernel.moves["dt"]),
+        ((lengths + 1) * unit * share).requires_grad_(kernel.moves["dt"]),
         *(weight.detach().clone().requires_grad_(weight.requires_grad) for weight in weights_of(module)),
     ]
     sought, answers = [tensor for tensor in given if tensor.requires_grad], []

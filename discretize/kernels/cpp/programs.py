@@ -28,6 +28,7 @@ __all__ = [
     "SOURCES",
     "GivenProgram",
     "CtrnnProblem",
+    "ModelStructure",
     "ProgramStructure",
     "CtrnnReport",
     "SumBuffers",
@@ -41,6 +42,7 @@ __all__ = [
 
 SOURCES = Path(__file__).parent / "source"
 PRODUCTS, NOISE = CppSource(SOURCES / "shared_products.cpp"), CppSource(SOURCES / "shared_noise.cpp")
+EQUATION = CppSource(SOURCES / "equation.cpp")
 # Of what calls a field's code. Loops are in that, and in products, which take twice as long by -O2 as by -O3. By this a driver
 # compiles in 0.6 to 0.7 times what -O2 and -O3 take, and calls take as long, but for 3 % more in solves with gradients.
 DRIVER = ("-O1", "-finline-small-functions", "-finline-functions")
@@ -59,6 +61,16 @@ class ProgramStructure(Structure):
             for name in ("multiply", "outer", "increments", "forward", "backward", "columns", "lane_flow", "lane_return")
         ),
         ("lane_sums", c_size_t),
+        *((name, c_void_p) for name in ("flow", "equation")),
+    ]
+
+
+class ModelStructure(Structure):
+    """`CtrnnModel` of source/rows.h, field by field."""
+
+    _fields_ = [
+        *((name, c_size_t) for name in ("state", "columns")),
+        *((name, POINTER(ProgramStructure)) for name in ("program", "by_state", "by_input")),
     ]
 
 
@@ -80,6 +92,8 @@ def functions_of(program: Program[CppText], dtype: torch.dtype) -> dict[str, int
         names = {PRODUCTS: ("multiply", "outer"), written: passes}
         if "Increments" in program.written.text:
             names[NOISE] = ("increments",)
+        if program.written.equation is not None:
+            names[EQUATION] = ("equation",)
     libraries = {source: library(source, {"REAL": REALS[dtype]}) for source in names}
     return {
         name: ctypes.cast(libraries[source][f"ctrnn_{name}"], c_void_p).value or 0 for source in names for name in names[source]

@@ -6,58 +6,19 @@ Sizes are numbered, not written out: fields that differ in their sizes only have
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from discretize.kernels.cpp.sums import SumAreas
+from discretize.kernels.cpp.text import CallNumbers, CppText
 from discretize.kernels.record.functions import FUNCTIONS, number
 from discretize.kernels.record.phases import Phase, ProgramValues, phases
-from discretize.kernels.record.values import CALLS, READY, Value, ancestors
+from discretize.kernels.record.recording import UnknownOperation
+from discretize.kernels.record.values import CALLS, EQUATIONS, READY, Value, ancestors
 
 __all__ = ["PREAMBLE", "CallNumbers", "CppText", "RowPass", "structure", "written"]
 
 SAMPLES = {"x": "x[m]", "h": "h[m]", "cotangent": "cotangent[m]", "dt": "&dt[m]"}
-
-
-@dataclass
-class CallNumbers:
-    """The calls of a field in a method's passes.
-
-    following: the call at the state that a step leads to, None if there is none; back: which slope each call of the way back
-    gives; pulled: of how many of them, the first, the cotangents go back into the field; factors, factors_back: how many matrices
-    a + b J are factored; pairs: of how many products of two vectors the cotangent of J is the sum; drift: whether the derivative
-    by the time is read.
-    """
-
-    following: int | None
-    back: list[int]
-    pulled: int
-    factors: int = 0
-    factors_back: int = 0
-    pairs: int = 0
-    drift: bool = False
-
-
-@dataclass
-class CppText:
-    """A program as C++ text.
-
-    sizes: that it refers to; kept: the widths of what is kept; sums: heights and widths of sums over samples; columns: whether
-    there is a pass for the columns of a Jacobian; lanes: whether it is for samples side by side; counted: as of `ProgramValues`;
-    products: numbers that describe them (see `CtrnnProgram` of source/rows.h); counts: how many products there are, and how many
-    of the forward pass; calls: those of a method's attempt.
-    """
-
-    text: str
-    sizes: list[int]
-    kept: list[int]
-    sums: list[tuple[int, int]]
-    columns: bool = False
-    lanes: bool = False
-    counted: int | None = None
-    products: list[int] = field(default_factory=list)
-    counts: tuple[int, int] = (0, 0)
-    calls: CallNumbers | None = None
 
 
 @dataclass
@@ -75,6 +36,7 @@ class RowPass:
     buffers: list[str] = field(default_factory=list)  # how many numbers a row of each has
     drawn: dict[tuple[Any, ...], str] = field(default_factory=dict)  # increments of Brownian paths, and their sizes
     lines: list[str] = field(default_factory=list)
+    solves: bool = False  # equations
 
     def size(self, number: int) -> str:
         if number not in self.sizes:
@@ -120,7 +82,7 @@ class RowPass:
 
     def place(self, value: Value, target: str) -> bool:
         """Have a value written where it is wanted; False where it lies elsewhere."""
-        if value in self.kept or value in self.placed or not (value.by_unit or value.operation in ("affine", "cat")):
+        if value in self.kept or value in self.placed or not (value.by_unit or value.operation in ("affine", "cat", *EQUATIONS)):
             return False
         self.placed[value] = target, False
         return True
@@ -144,7 +106,7 @@ class RowPass:
                 self._strided(value)
             elif value.operation == "increments":
                 self._increments(value)
-            elif value.operation in CALLS:
+            elif value.operation in (*CALLS, *EQUATIONS):
                 self.call(value)
             elif value.operation != "slice":
                 self._reduce(value)
@@ -297,8 +259,16 @@ class RowPass:
         raise NotImplementedError
 
     def call(self, value: Value) -> None:
-        """Write a call of a field, which is another program."""
-        raise NotImplementedError
+        """Write a call of what is another program: here of who solves an equation."""
+        self.solves, to = True, self.target(value)
+        if value.operation == "solution":
+            x, a, tau, guess = (self._row(each, each.width) for each in value.of)
+            line = f"equation.solve({x}, {a}, ({tau})[0], {guess}, {to});"
+        else:
+            cotangent, *others = value.of
+            u, x, tau = (self._row(each, each.width) for each in others)
+            line = f"{self.copied(cotangent, to, value.width)} equation.pull({x}, {u}, ({tau})[0], {to});"
+        self.lines.append(f"for (std::size_t m = 0; m < rows; ++m) {{ {line} }}")
 
     def _reduce(self, value: Value) -> None:
         to, source, sizes = self.target(value), self.address(value.of[0]), ", ".join(map(self.size, value.settings))
@@ -319,12 +289,24 @@ def written(given: ProgramValues) -> CppText:
     backward = _backward(sizes, forward.kept, forward.products, given)
     body = "\n".join([structure("Forward", forward, FORWARD), backward, *columns, ""])
     # <cmath> takes the compiler as long as most fields do.
-    text = "\n".join([PREAMBLE, *(["#include <cmath>\n"] if "by_lane(" in body else []), body])
+    included = ["<cmath>"] if "by_lane(" in body else []
+    equations = [value for value in given.order if value.operation == "solution"]
+    included += ['"equation.h"'] if equations else []
+    text = "\n".join([PREAMBLE, *(f"#include {name}\n" for name in included), body])
     told = [number for product in forward.products for number in product]
     widths = [value.width for value in kept]
     counts = len(forward.products), forth
     with_columns = given.units is not None
-    return CppText(text, sizes, widths, given.areas, with_columns, counted=given.counted, products=told, counts=counts)
+    made = CppText(text, sizes, widths, given.areas, with_columns, counted=given.counted, products=told, counts=counts)
+    return replace(made, equation=_input_of(equations))
+
+
+def _input_of(equations: Sequence[Value]) -> int | None:
+    """Of how many numbers the input of all equations is; None where there is no equation."""
+    widths = {value.of[0].width for value in equations}
+    if len(widths) > 1:
+        raise UnknownOperation("it solves equations whose inputs are not alike")
+    return next(iter(widths), None)
 
 
 PREAMBLE = """// Written by discretize/kernels/cpp.
@@ -419,6 +401,7 @@ def structure(
 ) -> str:
     members = [("Rows", f"b{k}", f"rows, {width} + LANES") for k, width in enumerate(done.buffers)]
     members += [("Rows", *each) for each in more]
+    members += [("Equations", "equation", "shared")] if done.solves else []
     members += [("Increments", f"drawn{k}", f"rows, {sizes}") for k, sizes in enumerate(done.drawn.values())]
     lines = [
         f"struct Written{name} final : {name} {{",

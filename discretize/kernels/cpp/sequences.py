@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Mapping, Sequence
 from ctypes import POINTER, Structure, c_int, c_size_t, c_void_p
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,6 +17,7 @@ from discretize.kernels.cpp.programs import (
     REALS,
     SOURCES,
     GivenProgram,
+    ModelStructure,
     ProgramStructure,
     SumBuffers,
     SumsStructure,
@@ -26,8 +28,9 @@ from discretize.kernels.cpp.programs import (
 from discretize.kernels.cpp.rows import CppText
 from discretize.kernels.record.program import Program
 
-__all__ = ["STEPS", "CompiledKernel"]
+__all__ = ["STEPS", "CompiledKernel", "EquationUnsolvedError"]
 
+UNSOLVED = 2  # of what `ctrnn_steps_forwards` returns
 STEPS = CppSource(SOURCES / "steps.cpp", flags=DRIVER)
 
 
@@ -48,15 +51,41 @@ class Gradients(Structure):
     _fields_ = [*((name, c_void_p) for name in ("of_hs", "x", "h0", "dt")), ("sums", POINTER(SumsStructure))]
 
 
+class EquationUnsolvedError(Exception):
+    """Raised where a kernel finds no solution of a step's equation: steps in torch find one, or say which sample has none."""
+
+
+class EquationKernel:
+    """The programs of an equation's flow and Jacobian, and their libraries; columns: of how many numbers its input is."""
+
+    def __init__(self, columns: int, programs: Sequence[Program[CppText]], dtype: torch.dtype) -> None:
+        self.columns, self.programs = columns, programs
+        self.functions = [functions_of(program, dtype) for program in programs]
+
+    def given(self, state: int, weights: Sequence[Tensor], *networks: int) -> list[tuple[ModelStructure, Any]]:
+        """For each network, what the library reads; and what must stay alive while it does."""
+        laid = [GivenProgram(*each, weights, *networks) for each in zip(self.programs, self.functions, strict=True)]
+        of_each = zip(*(each.structures for each in laid), strict=True)
+        return [(ModelStructure(state, self.columns, *map(ctypes.pointer, both)), laid) for both in of_each]
+
+
 class CompiledKernel:
-    """A program and its library."""
+    """A program and its library; `equation`: the programs of what it solves, if a step of it is implicit."""
 
     program: Program[CppText]
     moves: Mapping[str, bool]
     functions: dict[str, int]
 
-    def __init__(self, program: Program[CppText], dtype: torch.dtype, moves: Mapping[str, bool]) -> None:
+    def __init__(
+        self,
+        program: Program[CppText],
+        dtype: torch.dtype,
+        moves: Mapping[str, bool],
+        equation: Sequence[Program[CppText]] = (),
+    ) -> None:
         self.program, self.moves, self.functions = program, moves, functions_of(program, dtype)
+        columns = program.written.equation
+        self.equation = None if columns is None else EquationKernel(columns, equation, dtype)
         keep_freed()
         self.library, self._kept = library(STEPS, {"REAL": REALS[dtype]}), dict[int, int]()
         self.library.ctrnn_steps_kept.argtypes, self.library.ctrnn_steps_kept.restype = [POINTER(SequenceStructure)], c_size_t
@@ -105,6 +134,10 @@ class _CppCall:
         self.dt: Tensor = dt.detach() if isinstance(dt, Tensor) else xs.new_full((), dt)
         self.networks, self.count, self.steps = h0.shape[:-2], h0.shape[:-2].numel(), xs.shape[-3] * substeps
         self.given: GivenProgram = GivenProgram(kernel.program, kernel.functions, self.weights, *self.networks)
+        if kernel.equation is not None:
+            self.models = kernel.equation.given(h0.shape[-1], self.weights, *self.networks)
+            for structure, (model, _) in zip(self.given.structures, self.models, strict=True):
+                structure.flow = ctypes.addressof(model)
         at, dt_network, dt_time, dt_batch = strides(self.dt)
         samples = _parts(self.xs, self.count) if xs.dim() > 3 else [address(self.xs)] * self.count
         places = zip(samples, _parts(self.h0, self.count), self.given.structures, strict=True)
@@ -125,7 +158,10 @@ class _CppCall:
         states = new(self.xs, *self.networks, time, *self.h0.shape[-2:])
         width = self.kernel.kept_of(self.h0.shape[-1])
         kept = lent(self.xs, *self.networks, steps, batch, width) if keep else None
-        if self.kernel.library.ctrnn_steps_forwards(self.sequences, self.count, states.data_ptr(), address(kept)):
+        status = self.kernel.library.ctrnn_steps_forwards(self.sequences, self.count, states.data_ptr(), address(kept))
+        if status == UNSOLVED:
+            raise EquationUnsolvedError
+        if status:
             raise MemoryError(f"There is no memory for {steps} steps of {batch} samples; take shorter pieces or smaller batches.")
         return states, kept
 

@@ -9,7 +9,6 @@ import ctypes
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
-from ctypes import POINTER, Structure, c_size_t
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -29,7 +28,7 @@ from discretize.kernels.cpp.programs import (
     REALS,
     SOURCES,
     GivenProgram,
-    ProgramStructure,
+    ModelStructure,
     SumBuffers,
     SumsStructure,
     functions_of,
@@ -103,15 +102,6 @@ __all__ = [
 
 MOST_UNITS_IN_LANES = 6  # of a field that is computed for samples side by side
 SOLVES = CppSource(SOURCES / "solves.cpp", flags=DRIVER)
-
-
-class ModelStructure(Structure):
-    """`CtrnnModel` of source/rows.h, field by field."""
-
-    _fields_ = [
-        *((name, c_size_t) for name in ("state", "columns")),
-        *((name, POINTER(ProgramStructure)) for name in ("program", "by_state", "by_input")),
-    ]
 
 
 @dataclass(frozen=True)

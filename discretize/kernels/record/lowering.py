@@ -225,6 +225,16 @@ def _jacobian_outer(reader: OperationReader, left: Node, right: Node) -> Value:
     return reader.values.make("jacobian_outer", [reader.value(each, reader.sizes()) for each in (left, right)], reader.width)
 
 
+def _solution(reader: OperationReader, projected: Node, a: Node, tau: Node, guess: Node) -> Value:
+    own = [reader.value(each, reader.sizes(each)) for each in (projected, a, tau, guess)]
+    return reader.values.make("solution", own, reader.width)
+
+
+def _solution_pull(reader: OperationReader, cotangent: Node, u: Node, projected: Node, tau: Node) -> Value:
+    own = [reader.value(each, reader.sizes(each)) for each in (cotangent, u, projected, tau)]
+    return reader.values.make("solution_pull", own, reader.width)
+
+
 # The value of each operation that is not a function of each unit by its own name.
 OPERATIONS: dict[str, Callable[..., Any]] = {
     "add": _add,
@@ -247,6 +257,8 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "jacobian_product": _jacobian_product,
     "jacobian_solve": _jacobian_solve,
     "jacobian_outer": _jacobian_outer,
+    "solution": _solution,
+    "solution_pull": _solution_pull,
     **PRODUCTS,
     **LAYOUT,
 }

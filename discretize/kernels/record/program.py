@@ -9,9 +9,11 @@ Sizes of the batch are unknown when it is recorded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -23,12 +25,15 @@ from ctrnn.rewriting import Rewritten
 from discretize import compat
 from discretize.kernels.record.attributes import attributes_of
 from discretize.kernels.record.collection import full_collections_postponed
+from discretize.kernels.record.equations import no_matrix, recorded_solution
 from discretize.kernels.record.lowering import is_known, zones_of
 from discretize.kernels.record.phases import ProgramValues
 from discretize.kernels.record.recording import ModuleRecord, UnknownOperation, UnknownSizes, copied_with, decompositions, record
 from discretize.kernels.record.rewriting import OF_DERIVATIVES, RULES
 from discretize.kernels.record.values import Value
 from discretize.kernels.record.zones import Zones
+from discretize.steps.algebra.jacobian import jacobian_taken
+from discretize.steps.algebra.solver import solved_by
 from discretize.steps.step import Step
 
 if TYPE_CHECKING:
@@ -36,6 +41,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CodeModule",
+    "EquationJVP",
+    "EquationModule",
     "FlowModule",
     "InputJVP",
     "Program",
@@ -61,6 +68,7 @@ class FieldCode(nn.Module):
     """A module of a field that gives for each sample as many numbers as its state has."""
 
     field: VectorField
+    is_differentiated: ClassVar[bool] = True
 
     def __init__(self, field: VectorField) -> None:
         super().__init__()
@@ -121,6 +129,38 @@ class StateJVP(FlowModule):
     def forward(self, projected: Tensor, h: Tensor) -> Tensor:
         h, direction = h.chunk(2, -1)
         return jvp_in_reverse(lambda u: self.field.flow(projected, u), h, direction)
+
+
+class EquationModule(FlowModule):
+    """The slope and the leak side by side, as who solves an equation of a step reads them; with all that the step keeps.
+
+    It and `EquationJVP` are not differentiated: what comes back through a solution is recorded with the step.
+    """
+
+    is_differentiated = False
+    step: Step
+
+    def __init__(self, of: StepModule, columns: int) -> None:
+        super().__init__(of.field, columns)
+        self.step = of.step
+
+    @property
+    def answer(self) -> int:
+        return 2 * self.field.state_size
+
+    def forward(self, projected: Tensor, h: Tensor) -> Tensor:
+        return torch.cat([each.expand_as(h) for each in self.field.flow_and_leak(projected, h)], -1)
+
+
+class EquationJVP(StateJVP):
+    """The Jacobian of an equation's F, likewise."""
+
+    is_differentiated = False
+    step: Step
+
+    def __init__(self, of: StepModule, columns: int) -> None:
+        super().__init__(of.field, columns)
+        self.step = of.step
 
 
 class InputJVP(FlowModule):
@@ -184,8 +224,9 @@ def program_of(module: CodeModule, wanted: Mapping[str, bool], dtype: torch.dtyp
     Raises:  Unknown, with the line of code, where no kernel can be written; ValueError where torch cannot record the code.
     """
     compat.require(compat.RECORDING)
-    learned = [weight.requires_grad for weight in weights_of(module)]
-    moved = ("h", *(name for name in module.samples if name != "h" and wanted.get(name)))
+    differentiated = getattr(module, "is_differentiated", True)
+    learned = [weight.requires_grad and differentiated for weight in weights_of(module)]
+    moved = ("h", *(name for name in module.samples if name != "h" and wanted.get(name))) if differentiated else ()
     widths = module.samples | {"cotangent": module.answer}
     joint, has_gradient = _joint_record(module, moved, learned, widths, dtype)
     read = zones_of(joint.graph, {placeholder: name for name, (placeholder,) in joint.inputs.items()}, dtype)
@@ -216,12 +257,12 @@ def _joint_record(
         samples = {name: tensor.detach().requires_grad_() for name, tensor in zip(module.samples, inputs, strict=True)}
         code = with_weights(module, weights)
         before = _values(code)
-        with torch.enable_grad(), Rewritten(RULES), jvp_taken(_with_value):
+        with torch.enable_grad(), _in_place(code):
             following = code(*samples.values())
         keeps_all.append(_values(code) == before)
         sources = [*(samples[name] for name in moved), *(w for w in weights if w.requires_grad)]
         gradients: Any = [None] * len(sources)
-        if following.requires_grad:
+        if following.requires_grad and sources:
             gradients = torch.autograd.grad(following, sources, cotangent, allow_unused=True)
         has_gradient.extend(gradient is not None for gradient in gradients)
         return [following, *(gradient for gradient in gradients if gradient is not None)]
@@ -264,8 +305,20 @@ def jvp_in_reverse(f: Callable[[Tensor], Tensor], at: Tensor, direction: Tensor)
     return product
 
 
+@contextmanager
+def _in_place(code: CodeModule) -> Iterator[None]:
+    """What is recorded in place of what torch cannot record, or no kernel is written for."""
+    solver = partial(recorded_solution, getattr(code, "field", None))
+    with Rewritten(RULES), jvp_taken(_with_value), solved_by(solver), jacobian_taken(no_matrix):
+        yield
+
+
 def _with_value(f: Callable[[Tensor], Tensor], at: Tensor, direction: Tensor) -> tuple[Tensor, Tensor]:
     """f(at) and its derivative along a direction; as a view, by which f reads what is moved and nothing else of `at`."""
+    if compat.transforms_are_active():
+        raise UnknownOperation(
+            "it takes the field's Jacobian as a matrix, of which kernels of sequences know no more than products"
+        )
     with torch.enable_grad():
         return f(at), jvp_in_reverse(f, at.view_as(at), direction)
 

@@ -400,6 +400,8 @@ def _in_the_user_s_words() -> Iterator[None]:
             # Code that asks whether it is exported or compiled is told so, and is found out when it is run.
             with lines, _without_own_files(), compat.told_compiling(_InThisThread()):
                 yield
+    except UnknownOperation:
+        raise
     except Exception as error:
         kind, line = type(error).__name__, own_line(traceback.extract_tb(error.__traceback__))
         if "DataDependent" in kind or "DynamicOutputShape" in kind:

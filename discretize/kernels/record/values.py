@@ -12,6 +12,7 @@ r"""Represent what a recorded step computes for one sample as values over units,
     factored                a + b J; jacobian_solve: what it was multiplied with, or turned, from the product
     jacobian_outer          a product of two vectors that is a part of the cotangent of J
     pull_jacobian           the cotangent of J, a sum of such products, back to the state; pull_drift: that of the other one
+    solution                of an equation u = a + tau F(u), of the input, a, tau and a guess; solution_pull: a cotangent's A^-T q
     increments              of a Brownian path over a part of a cell, `discretize.noise.operation`: W's, or those of its integral
     any other name          a function of the numbers of each unit, `discretize.kernels.record.functions`
 
@@ -25,7 +26,20 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
-__all__ = ["CALLS", "GIVEN", "LAYOUTS", "READY", "REDUCTIONS", "Axes", "Value", "ValuePool", "ancestors", "is_zero", "row_major"]
+__all__ = [
+    "CALLS",
+    "EQUATIONS",
+    "GIVEN",
+    "LAYOUTS",
+    "READY",
+    "REDUCTIONS",
+    "Axes",
+    "Value",
+    "ValuePool",
+    "ancestors",
+    "is_zero",
+    "row_major",
+]
 
 Axes = Sequence[tuple[int, int]]  # sizes and strides, the last axis fastest
 
@@ -34,11 +48,13 @@ READY = (*GIVEN, "slope", "jacobian", "drift", "number", "count", "shared")  # b
 REDUCTIONS = ("sum", "amax")
 LAYOUTS = ("slice", "cat", "strided")
 # Of a field, by a method: its slope at a state and its derivatives at the start, and the cotangents of these back to the state.
+EQUATIONS = ("solution", "solution_pull")
 CALLS = ("call", "pullback", "jacobian_product", "factored", "jacobian_solve", "pull_jacobian", "pull_drift")
 WHOLE = (
     "affine",
     "increments",
     "jacobian_outer",
+    *EQUATIONS,
     *CALLS,
     *LAYOUTS,
     *REDUCTIONS,
@@ -211,7 +227,7 @@ def is_zero(value: Value) -> bool:
 
 def _falls_apart(value: Value) -> bool:
     """Whether a part of it is read where it lies, or computed as well as the whole."""
-    if value.width == 1 or value.operation in (*GIVEN, *CALLS, "slope", "drift", "cat", "shared"):
+    if value.width == 1 or value.operation in (*GIVEN, *CALLS, *EQUATIONS, "slope", "drift", "cat", "shared"):
         return True
     return (value.by_unit or value.operation == "slice") and all(map(_falls_apart, value.of))
 

@@ -19,6 +19,7 @@ from ctrnn.autocast import without_autocast
 from discretize.errors import StepError
 from discretize.graphs import check_values, whole
 from discretize.steps.algebra.jacobian import jacobian, jacobian_cost, over_matrices
+from discretize.steps.algebra.solver import other_solver
 
 __all__ = ["solve_step"]
 
@@ -29,7 +30,6 @@ MOST_RELAXATIONS, LONGEST_RELAXATION, STATIONARY = 250, 4.0, 1e-6
 ROUNDINGS = 64.0  # residual of a unit's equation, relative to its terms
 
 
-@whole
 def solve_step(field: VectorField, projected: Tensor, a: Tensor, tau: float | Tensor, guess: Tensor) -> tuple[Tensor, int]:
     r"""u = a + tau F(u) near `guess`, and its cost in evaluations, a Jacobian counting as `jacobian_cost` says.
 
@@ -40,6 +40,13 @@ def solve_step(field: VectorField, projected: Tensor, a: Tensor, tau: float | Te
     Source:  Deuflhard 2004 for the damped iteration, and Kelley and Keyes 1998 for pseudo-time; this project
              for the derivatives.
     """
+    if not torch.compiler.is_dynamo_compiling() and (solver := other_solver()) is not None:
+        return solver(field, projected.to(a.dtype), a, tau, guess), 0
+    return _checked(field, projected, a, tau, guess)
+
+
+@whole
+def _checked(field: VectorField, projected: Tensor, a: Tensor, tau: float | Tensor, guess: Tensor) -> tuple[Tensor, int]:
     check_values(a, "Newton's method iterates", "take an explicit or exponential step, such as ExponentialEuler")
     with without_autocast(a.device):
         return _solve(field, projected.to(a.dtype), a, tau, guess)

@@ -78,6 +78,14 @@ class Derivatives {
             store(to + i, total);
         }
     }
+    // The sizes of J's numbers times those of v's
+    void multiply_sizes(std::size_t row, const real* v, real* to) {
+        for (std::size_t i = 0; i < model.width; i += LANES) {
+            vec total = {};
+            for (std::size_t k = 0; k < model.width; ++k) total += real(__builtin_fabs(v[k])) * absolute(load(jacobians[row][k] + i));
+            store(to + i, total);
+        }
+    }
     void multiply_turned(std::size_t row, const real* v, real* to) {
         for (std::size_t k = 0; k < model.width; ++k) {
             vec total = {};

@@ -14,6 +14,8 @@ using Outer = void (*)(std::size_t, std::size_t, std::size_t, const real*, std::
 using Draw = void (*)(std::size_t, std::size_t, std::size_t, bool, const real* const*, real* const*, const real**, const real**);
 
 struct Shared;
+struct Model;     // of written_model.h
+struct Equation;  // of equation.h
 
 // The passes of a program over rows, which it makes for drivers: steps.cpp, solves.cpp. Written out, in a library of its own.
 struct Forward {
@@ -48,6 +50,7 @@ struct Columns {
 extern "C" {
 
 struct CtrnnProgram;
+struct CtrnnModel;
 
 // A field of a few units over samples side by side: of `slots` of them number i is at [i * slots + s]. Its slopes; and their cotangents
 // back to the state and the input, sums over samples added lane by lane.
@@ -73,6 +76,9 @@ struct CtrnnProgram {
     LaneFlow* lane_flow;
     LaneReturn* lane_return;
     std::size_t lane_sums;
+    // Of equations u = a + tau F(u) that a step solves: F, and who solves them. Null where a program has none.
+    const CtrnnModel* flow;
+    Equation* (*equation)(const Model&);
 };
 
 // A field as solvers read it: x is the projected input, and there is no dt. For implicit methods its derivatives are written, too:
@@ -108,6 +114,8 @@ struct Shared {
     std::size_t total;                    // numbers that are kept of a row
     std::vector<Numbers> vectors;         // padded
     std::vector<Product> products;
+    const Model* flow = nullptr;    // of equations
+    mutable bool unsolved = false;  // whether one of these has no solution that was found
 
     // `first`: numbers before those that are kept; the products of which passes are laid out.
     Shared(const CtrnnProgram& p, std::size_t first, bool forth = true, bool back = true);  // of driver.h

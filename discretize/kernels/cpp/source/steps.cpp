@@ -4,8 +4,7 @@
 // weights are sums over samples and steps, summed for every group of samples over a few steps at a time, and over the groups at
 // the end: groups are made by the size of the batch alone, so the sums have the same bits with any number of threads.
 
-#include "driver.h"
-#include "parallel.h"
+#include "written_model.h"
 
 namespace {
 
@@ -38,11 +37,15 @@ namespace {
 
 struct Run {
     const CtrnnSequence& given;
-    const Shared shared;
+    const Owned<Model> flow;  // of equations that a step solves
+    Shared shared;
     const std::size_t steps, kept;
 
     Run(const CtrnnSequence& p, bool back)
-        : given(p), shared(*p.program, padded(p.state), !back, back), steps(p.time * p.substeps), kept(shared.total) {}
+        : given(p), flow(p.program->flow ? new Model(*p.program->flow) : nullptr),
+          shared(*p.program, padded(p.state), !back, back), steps(p.time * p.substeps), kept(shared.total) {
+        if (flow) shared.flow = &*flow;
+    }
 
     real length(std::size_t step, std::size_t sample) const {
         return given.dt[step / given.substeps * given.dt_time + sample * given.dt_batch] / real(given.substeps);
@@ -59,6 +62,7 @@ struct Run {
         if ((step + 1) % given.substeps == 0)
             fetch(of_hs + (step / given.substeps * given.batch + first) * given.state, rows * given.state);
     }
+    bool unsolved() const { return __atomic_load_n(&shared.unsolved, __ATOMIC_RELAXED); }
     bool rests(real dt) const { return given.rests && dt == 0; }
 
   private:
@@ -106,6 +110,7 @@ void forwards(const Run& run, std::size_t first, std::size_t rows, real* hs, rea
             live.add(m, dt, x[m], h, kept ? h : scratch[m], next);
         }
         step_of->run(live.rows, live.x.data(), live.h.data(), live.dt.data(), live.kept.data(), live.next.data());
+        if (run.unsolved()) return;
         if ((step + 1) % p.substeps) continue;
         real* to = hs + (step / p.substeps * p.batch + first) * p.state;
         for (std::size_t m = 0; m < rows; ++m) copy(place(step + 1, m), to + m * p.state, p.state);
@@ -166,6 +171,11 @@ struct Networks {
         enough = in_parallel(networks, p->threads, [&](std::size_t k) { runs[k] = new Run(p[k], back); });
     }
     const Run& operator[](std::size_t k) const { return *runs[k]; }
+    bool unsolved() const {
+        for (const Owned<Run>& run : runs)
+            if (run->unsolved()) return true;
+        return false;
+    }
     std::size_t kept() const { return runs[0]->steps * runs[0]->given.batch * runs[0]->kept; }  // of one network
 };
 
@@ -181,7 +191,7 @@ EXPORTED std::size_t ctrnn_steps_kept(const CtrnnSequence* p) {
 }
 
 // Of every network, p[k] the k-th of so many -> hs (time, batch, state), kept (time substeps, batch, ...) or null. Sizes and
-// threads are those of the first. Returns 0, or 1 where memory ran out.
+// threads are those of the first. Returns 0, 1 where memory ran out, or 2 where an equation of a step was not solved.
 EXPORTED int ctrnn_steps_forwards(const CtrnnSequence* p, std::size_t networks, real* hs, real* kept) {
     try {
         const Networks runs(p, networks, false);
@@ -190,10 +200,11 @@ EXPORTED int ctrnn_steps_forwards(const CtrnnSequence* p, std::size_t networks, 
         std::size_t rows = smaller((networks * batch + threads - 1) / threads, batch);
         rows = smaller((rows + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS, MOST_ROWS);
         const std::size_t parts = (batch + rows - 1) / rows;
-        return !in_parallel(networks * parts, threads, [&](std::size_t item) {
+        const bool enough = in_parallel(networks * parts, threads, [&](std::size_t item) {
             const std::size_t k = item / parts, first = item % parts * rows;
             forwards(runs[k], first, smaller(rows, batch - first), hs + k * states, kept ? kept + k * keep : nullptr);
         });
+        return !enough ? 1 : runs.unsolved() ? 2 : 0;
     } catch (const std::bad_alloc&) {
         return 1;
     }

@@ -1,0 +1,153 @@
+// Newton's method for the equation of an implicit step, u = a + tau F(x, u), sample by sample: the iteration of
+// discretize/steps/algebra/newton.py, but for its motion in pseudo-time. A sample that would need that is left unsolved, and the
+// call goes to steps in torch. A function of a library of its own: it is the same for all programs.
+
+#include "derivatives.h"
+#include "equation.h"
+
+namespace {
+
+constexpr int MOST_ITERATIONS = 25, MOST_HALVINGS = 10, HELD_STEPS = 3;
+constexpr real EPS = DOUBLE ? real(__DBL_EPSILON__) : real(__FLT_EPSILON__);
+constexpr real TINY = DOUBLE ? real(__DBL_MIN__) : real(__FLT_MIN__);
+constexpr real ROUNDING = 64 * EPS;  // residual of a unit's equation, relative to its terms
+
+// The flow's program gives F and the field's leak beside it.
+class Newton final : public Equation {
+  public:
+    explicit Newton(const Model& model)
+        : n(model.width), at(model, 1, 1), field(model.shared, model.columns, 1, 1), rows(ROWS, 2 * n + 2 * LANES), kept(model.kept),
+          small(root(splat(real(1e-3) * ROUNDING))[0]) {}
+
+    bool solve(const real* x, const real* a, real tau, const real* guess, real* to) override {
+        for (std::size_t i = 0; i < n; ++i)
+            if (!__builtin_isfinite(a[i])) return false;
+        field.read(0, 0, x);
+        this->a = a, this->tau = tau;
+        std::memcpy(rows[U], guess, n * sizeof(real));
+        bool solved = iterate();
+        if (!solved) {
+            hold(guess);
+            solved = iterate();
+        }
+        std::memcpy(to, rows[U], n * sizeof(real));
+        return solved;
+    }
+
+    void pull(const real* x, const real* u, real tau, real* v) override {
+        std::memcpy(rows[U], u, n * sizeof(real));
+        std::memcpy(rows[V], v, n * sizeof(real));
+        at.differentiate(0, x, rows[U]);
+        at.factor(0, 1, -tau);
+        at.solve_turned(0, rows[V]);
+        std::memcpy(v, rows[V], n * sizeof(real));
+    }
+
+  private:
+    enum Row { U, MOVED, SLOPE, OFF, CORRECTION, V, REACHED, SIZE, ACTS, ROWS };
+    const std::size_t n;
+    Derivatives at;
+    Evaluator field;
+    Rows rows;
+    Numbers kept;
+    const real small;  // what a correction leaves is about its square: one that is down to the root of a rounding is the last
+    const real* a = nullptr;
+    real tau = 0;
+
+    // a + tau F(u) - u
+    void residual(const real* u, real* off) {
+        real *h = const_cast<real*>(u), *keep = kept.data(), *slope = rows[SLOPE];
+        field.evaluate(0, 1, &h, &keep, &slope);
+        for (std::size_t i = 0; i < n; ++i) off[i] = a[i] + tau * slope[i] - u[i];
+    }
+
+    void solve_for(const real* off, real* to) {
+        std::memcpy(to, off, n * sizeof(real));
+        at.solve(0, to);
+    }
+
+    // The solution with what drives the state and its leak held: beyond the solution, where a decay holds the state in.
+    void hold(const real* guess) {
+        real* u = rows[U];
+        std::memcpy(u, guess, n * sizeof(real));
+        for (int step = 0; step < HELD_STEPS; ++step) {
+            residual(u, rows[OFF]);
+            const real* leak = rows[SLOPE] + n;
+            for (std::size_t i = 0; i < n; ++i) u[i] += rows[OFF][i] / (1 + tau * leak[i]);
+        }
+    }
+
+    // |tau J| |v|
+    void act(const real* v) {
+        at.multiply_sizes(0, v, rows[ACTS]);
+        for (std::size_t i = 0; i < n; ++i) rows[ACTS][i] *= __builtin_fabs(tau);
+    }
+
+    // The largest of the units, in terms of their sizes; a unit without one does not count.
+    real largest(const real* v) {
+        real found = 0;
+        for (std::size_t i = 0; i < n; ++i) {
+            const real size = rows[SIZE][i], share = size > 0 ? real(__builtin_fabs(v[i])) / size : 0;
+            found = share > found || share != share ? share : found;
+            if (found != found) break;
+        }
+        return found;
+    }
+
+    // Every unit's correction is down to rounding of what it has been on the way, or its residual to that of its own terms.
+    bool is_last() {
+        act(rows[U]);
+        for (std::size_t i = 0; i < n; ++i) {
+            const real u = rows[U][i], terms = larger_of(real(__builtin_fabs(a[i]) + __builtin_fabs(u)) + rows[ACTS][i], TINY);
+            if (!(__builtin_fabs(rows[CORRECTION][i]) <= small * rows[REACHED][i]) &&
+                !(__builtin_fabs(rows[OFF][i]) <= ROUNDING * terms))
+                return false;
+        }
+        return true;
+    }
+
+    static real larger_of(real a, real b) { return a > b || a != a ? a : b; }
+
+    bool iterate() {
+        real *u = rows[U], *moved = rows[MOVED], *off = rows[OFF], *correction = rows[CORRECTION];
+        real share = 1;
+        residual(u, off);
+        for (std::size_t i = 0; i < n; ++i) rows[REACHED][i] = __builtin_fabs(u[i]);
+        for (int iteration = 0; iteration < MOST_ITERATIONS; ++iteration) {
+            at.differentiate(0, field.at(0)[0], u);
+            at.factor(0, 1, -tau);
+            solve_for(off, correction);
+            if (is_last()) {
+                for (std::size_t i = 0; i < n; ++i) u[i] += correction[i];
+                residual(u, off);
+                solve_for(off, correction);
+                for (std::size_t i = 0; i < n; ++i) u[i] += correction[i];
+                return true;
+            }
+            share = 2 * share > 1 ? 1 : 2 * share;
+            // A unit's size is what it has been on the way, or moves by, or is moved by the others: never theirs.
+            act(correction);
+            for (std::size_t i = 0; i < n; ++i)
+                rows[SIZE][i] = larger_of(larger_of(rows[REACHED][i], __builtin_fabs(correction[i])), rows[ACTS][i]);
+            const real before = largest(correction);
+            for (int halving = 0; halving < MOST_HALVINGS; ++halving) {
+                for (std::size_t i = 0; i < n; ++i) moved[i] = u[i] + share * correction[i];
+                residual(moved, off);
+                // Measured by the corrections that it would take, which do not depend on the units of the residual.
+                solve_for(off, rows[V]);
+                if (largest(rows[V]) <= (1 - share / 4) * before) break;
+                share /= 2;
+            }
+            std::memcpy(u, moved, n * sizeof(real));
+            for (std::size_t i = 0; i < n; ++i) rows[REACHED][i] = larger_of(rows[REACHED][i], __builtin_fabs(u[i]));
+            if (!(share > real(1) / (1 << MOST_HALVINGS))) return false;  // stuck: more iterations would not help it
+        }
+        return false;
+    }
+};
+
+}  // namespace
+
+#define EXPORTED extern "C" __attribute__((visibility("default")))
+
+EXPORTED Equation* ctrnn_equation(const Model& model) { return new Newton(model); }
