@@ -186,6 +186,31 @@ def test_a_call_that_a_kernel_leaves_unsolved_is_solved_by_steps():
         assert_close(mine, theirs, rtol=0, atol=0)  # by the same steps
 
 
+class Switch(ctrnn.VectorField):
+    """One solution of a step, which Newton's method does not come to from a state where tanh is flat."""
+
+    def __init__(self):
+        super().__init__(1, 1)
+        self.w = torch.nn.Parameter(torch.ones(1, dtype=DOUBLE))
+
+    def flow(self, projected, h):
+        return 4 * torch.tanh(self.w * projected + 2 * h) - h
+
+    def leak(self, projected, h):
+        return torch.ones_like(h)
+
+
+def test_a_sample_that_is_not_solved_from_its_state_is_solved_from_where_the_leak_leads():
+    field, h_0 = Switch(), torch.tensor([[-2.75], [0.5], [-2.25]], dtype=DOUBLE)
+    x = torch.tensor([[[5.0], [0.3], [4.5]]], dtype=DOUBLE)
+    with kernels_for_all("compiled"):
+        rnn = module(field, "always", dt=1.0)
+        u = rnn(x, h_0)[0][0]
+    assert rnn.stats["engine"] == "compiled"
+    assert_close(u, h_0 + field.flow(x[0], u), rtol=0, atol=1e-14)
+    assert_close(u, module(field, False, dt=1.0)(x, h_0)[0][0], rtol=0, atol=1e-13)
+
+
 def test_samples_that_are_nan_are_refused_as_by_steps():
     field = made("plain")
     said = []
