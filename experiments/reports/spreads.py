@@ -46,6 +46,18 @@ class Spread:
         beyond = 2 * abs(self.mean) / (self.high - self.low) * stdtrit(self.freedom, 0.975)
         return float(2 * stdtr(self.freedom, -beyond))
 
+    def told_apart(self, power: float = 0.8) -> float:
+        """Compute how far a true mean has to be beyond a bound for the 95 % interval to be beyond it, too, with a chance `power`.
+
+        By the law of t that is not central, of this interval's width and degrees of freedom.
+        """
+        from scipy.special import nctdtrinc, stdtrit  # noqa: PLC0415
+
+        if self.high == self.low:
+            return 0.0
+        ends = float(stdtrit(self.freedom, 0.975))
+        return float(nctdtrinc(self.freedom, 1 - power, ends)) * (self.high - self.low) / (2 * ends)
+
     def __str__(self) -> str:
         """0.52 (0.48–0.55): two digits of what they differ by; one number alone has three digits."""
         apart = self.high - self.low

@@ -2,7 +2,8 @@ r"""Asks whether figure 4 of Tallec and Ollivier 2018 is of its learning rate: e
 
     choice     4 rates, 2 seeds           the rate with the fewest steps to the error, on average, of each start at each T
     judged     that rate, 5 other seeds   lead = log2(steps of another start / steps of chrono), paired by seeds
-    printed    1e-3, the same seeds       the largest T, standard and chrono
+    again      that rate, 10 more seeds   the largest T of small: whether any lead is left
+    printed    1e-3, the seeds of judged  the largest T, standard and chrono
 
 ctrnn study run chrono-rates --scale small --out DIR             choice
 python -m experiments.studies.claims.tallec.chrono_rates DIR     writes chrono_rates.csv, what was tried
@@ -14,7 +15,7 @@ from __future__ import annotations
 import csv
 import math
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import ClassVar
@@ -34,7 +35,7 @@ from experiments.studies.verdicts import ClaimPart, ClaimVerdict, Compared, Ever
 
 __all__ = ["ChronoRates"]
 
-CHOICE, JUDGED = 100, 200  # the first seeds of each, of which none trained figure 4
+CHOICE, JUDGED, AGAIN = 100, 200, 300  # the first seeds of each, of which none trained figure 4
 RATES, PRINTED = (3e-3, 1e-2, 3e-2, 1e-1), 1e-3
 BEYOND, BEYOND_AT = 3e-1, (100,)  # tried where the largest was the best
 COUNTS, AT_ALL, SMALLER = math.log2(SPEEDUP), math.log2(1.1), 0.5  # doublings
@@ -50,7 +51,7 @@ def reached(results: Results) -> pd.DataFrame:
     if rows.empty:
         return rows
     parts = [
-        CHOICE if seed < JUDGED else PRINTED if rate == PRINTED else OWN
+        CHOICE if seed < JUDGED else AGAIN if seed >= AGAIN else PRINTED if rate == PRINTED else OWN
         for seed, rate in zip(rows["seed"], rows["rate"], strict=True)
     ]
     return rows.assign(part=parts)
@@ -68,7 +69,7 @@ def of_part(part: object, error: float | None = None) -> Callable[[Results], pd.
 def tried(results: Results) -> pd.DataFrame:
     """Select the steps to the error of the claim at rates that are not a start's own by choice."""
     rows = where(reached(results), error=SOLVED)
-    return rows if rows.empty else rows[rows["part"] != OWN]
+    return rows if rows.empty else rows[~rows["part"].isin((OWN, AGAIN))]
 
 
 class ChronoRates(Study):
@@ -78,16 +79,17 @@ class ChronoRates(Study):
     question, claim, source, prior_work, *resolutions = words_beside(__file__)
     minutes: ClassVar = {"smoke": 0.3, "small": 65, "paper": 1300}
     sizes: ClassVar = {
-        "smoke": Sizes(hidden=8, steps={12: 40}, rates=(1e-2,), tried=40, every=10, held_out=100, choosing=1, seeds=1),
+        "smoke": Sizes(hidden=8, steps={12: 40}, rates=(1e-2,), tried=40, every=10, held_out=100, choosing=1, seeds=1, again=1),
         "small": Sizes(
             hidden=64,
-            steps={200: 16_000, 100: 4800, 50: 4800},
+            steps={200: 16_000, 150: 8000, 100: 4800, 50: 4800},
             rates=RATES,
             tried=5000,
             every=50,
             held_out=500,
             choosing=2,
             seeds=5,
+            again=10,
         ),
         "paper": Sizes(
             hidden=128,
@@ -98,6 +100,7 @@ class ChronoRates(Study):
             held_out=1000,
             choosing=2,
             seeds=5,
+            again=0,
         ),
     }
     tables = (
@@ -122,6 +125,14 @@ class ChronoRates(Study):
             columns={**across("error", {f"steps to {error}": error for error in ERRORS}, steps_in_words), "runs": run_count},
             data=of_part(PRINTED),
             sort=in_order(None, STARTS),
+        ),
+        Table(
+            "Ten more seeds, each start at its own rate.",
+            by={"T": "T", "start": "start", "rate": "rate"},
+            columns={**across("error", {f"steps to {error}": error for error in ERRORS}, steps_in_words), "runs": run_count},
+            data=of_part(AGAIN),
+            words={rate: f"{rate:g}" for rate in RATES},
+            sort=in_order(None, STARTS, None),
         ),
     )
     figures: ClassVar = {
@@ -158,7 +169,7 @@ class ChronoRates(Study):
             for seed in judged
             for start in ("chrono", "standard")
         ]
-        return [*_chosen(sizes), *printed]
+        return [*_chosen(sizes), *printed, *_judged_points(sizes, [max(sizes.steps)], range(AGAIN, AGAIN + sizes.again))]
 
     def configuration(self, point: Point, sizes: Sizes) -> Configuration:
         T, most = point["T"], sizes.tried if point["seed"] < JUDGED else math.inf
@@ -189,6 +200,7 @@ class ChronoRates(Study):
             _always("at every T it is there sooner than standard at all, by a tenth", own, Ts, "standard", AT_ALL),
             _always("at every T it is there twice as soon as one large bias for all units", own, Ts, "constant", COUNTS),
             _smaller(own, where(rows, part=PRINTED), Ts[0]),
+            *_again(where(rows, part=AGAIN)),
         ]
         numbers = {
             f"steps, T = {T}, {start}, rate {rate:g}": steps_in_words(same)
@@ -201,8 +213,12 @@ def _chosen(sizes: Sizes) -> Iterator[Point]:
     """Yield the points of the choice, and those judged where the choice is made: seed by seed, all starts of each."""
     for seed in range(CHOICE, CHOICE + sizes.choosing):
         yield from ({**point, "seed": seed} for point in _to_be_tried(sizes))
-    for seed in range(JUDGED, JUDGED + sizes.seeds):
-        for point in grid(T=sizes.steps, start=reversed(STARTS)):
+    yield from _judged_points(sizes, sizes.steps, range(JUDGED, JUDGED + sizes.seeds))
+
+
+def _judged_points(sizes: Sizes, Ts: Iterable[int], seeds: Iterable[int]) -> Iterator[Point]:
+    for seed in seeds:
+        for point in grid(T=Ts, start=reversed(STARTS)):
             if (rate := rate_of(sizes, point["T"], point["start"])) is not None:
                 yield {**point, "rate": rate, "seed": seed}
 
@@ -279,6 +295,25 @@ def _smaller(own: pd.DataFrame, printed: pd.DataFrame, T: int) -> ClaimPart:
     if where(own, T=T)["late"].any():
         return ClaimPart(claim, None, f"{evidence}: {judged}, but runs were not there")
     return _judged(claim, judged, evidence, printed, "standard")
+
+
+def _again(rows: pd.DataFrame) -> list[ClaimPart]:
+    """Judge by more seeds, where there are any, whether a lead is left at all, and say how long a one they would have shown."""
+    if rows.empty:
+        return []
+    T, parts = rows["T"].max(), []
+    for start, named in (("standard", "standard"), ("constant", "one large bias for all units")):
+        claim, lead = (
+            f"at T = {T}, by more seeds, it is there sooner than {named} at all, by a tenth",
+            paired(leads(rows, T, start)),
+        )
+        if lead.count < 2:
+            parts.append(ClaimPart(claim, None, f"not run yet: two more seeds of {start}"))
+            continue
+        seen = f"a lead of {number(2 ** (AT_ALL + lead.told_apart()))} times is one that {lead.count} seeds show in four cases of five"
+        evidence = f"{number(2**lead.mean)} times; {seen}; in doublings"
+        parts.append(_judged(claim, Compared(lead, AT_ALL, printed=False), evidence, rows, start))
+    return parts
 
 
 def main(folder: Path) -> None:
