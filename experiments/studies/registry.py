@@ -19,6 +19,7 @@ OWN = {
     "compressed-recordings": "experiments.studies.claims.compressed_recordings:CompressedRecordings",
     "gates-beyond-one": "experiments.studies.claims.beyond_one:GatesBeyondOne",
     "tallec-fig1": "experiments.studies.claims.tallec.fig1:TallecFigure1",
+    "tallec-fig1-slowest": "experiments.studies.claims.tallec.fig1_slowest:TallecSlowestSymbols",
     "tallec-fig5": "experiments.studies.claims.tallec.fig5:TallecFigure5",
     "tallec-fig3": "experiments.studies.claims.tallec.fig3:TallecFigure3",
     "tallec-fig4": "experiments.studies.claims.tallec.fig4:TallecFigure4",

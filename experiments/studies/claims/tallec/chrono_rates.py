@@ -310,7 +310,8 @@ def _again(rows: pd.DataFrame) -> list[ClaimPart]:
         if lead.count < 2:
             parts.append(ClaimPart(claim, None, f"not run yet: two more seeds of {start}"))
             continue
-        seen = f"a lead of {number(2 ** (AT_ALL + lead.told_apart()))} times is one that {lead.count} seeds show in four cases of five"
+        shown = number(2 ** (AT_ALL + lead.told_apart()))
+        seen = f"a lead of {shown} times is one that {lead.count} seeds show in four cases of five"
         evidence = f"{number(2**lead.mean)} times; {seen}; in doublings"
         parts.append(_judged(claim, Compared(lead, AT_ALL, printed=False), evidence, rows, start))
     return parts
