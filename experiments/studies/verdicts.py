@@ -50,8 +50,8 @@ __all__ = [
 
 Answer = Literal["yes", "no", "undecided"]
 Word = Literal["reproduced", "partly", "not reproduced", "undecided"]
-LEVEL = 0.95
-HALVINGS = 50
+ERROR = 0.05  # of an interval of 95 %
+HALVINGS, SMALLEST = 60, -1000.0  # of the binary logarithm of a chance of error, and where it begins
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Compared:
 
     Args:    measured: the difference, from low to high its 95 % interval;  effect: its size in print, or the least that
              counts, with the sign that is claimed;  absent: whether the claim is that there is none of that size;
-             printed: whether the effect is in print;  level: of the interval that answers.
+             printed: whether the effect is in print;  error: the chance by which the interval that answers errs.
     Raises:  ValueError for an effect of 0, which nothing could be told from.
     """
 
@@ -68,7 +68,7 @@ class Compared:
     effect: float
     absent: bool = False
     printed: bool = True
-    level: float = LEVEL
+    error: float = ERROR
 
     def __post_init__(self) -> None:
         if not abs(self.effect) > 0:
@@ -78,13 +78,16 @@ class Compared:
 
     @property
     def answer(self) -> Answer:
-        return self.at(self.level)
+        return self.erring(self.error)
 
-    def at(self, level: float) -> Answer:
-        """Answer by the interval of a level. A wider one than the 95 % takes answers back, and gives no other: of an effect in
-        print it may hold 0 and not the effect, where the 95 % holds neither."""
-        found = self._by(self.measured.at(level))
-        return found if level <= LEVEL or found == self._by(self.measured) else "undecided"
+    def erring(self, chance: float) -> Answer:
+        """Answer by the interval that errs by a chance.
+
+        A wider one than the 95 % takes answers back, and gives no other: of an effect in print it may hold 0 and not the effect,
+        where the 95 % holds neither.
+        """
+        found = self._by(self.measured.erring(chance))
+        return found if chance >= ERROR or found == self._by(self.measured) else "undecided"
 
     def _by(self, measured: Spread) -> Answer:
         # In units of the effect; whatever is not a number is in no interval, and decides nothing.
@@ -98,7 +101,7 @@ class Compared:
         low, high = self.measured.low, self.measured.high
         if not (math.isfinite(low) and math.isfinite(high)):
             return f"{_places(self.measured.mean)}, without an interval, which needs two runs of each that are not all alike"
-        wide = self.measured.at(self.level)
+        wide = self.measured.erring(self.error)
         size = f"{abs(self.effect) if self.absent else self.effect:.3g} {'in print' if self.printed else 'that counts'}"
         holds_none, by_itself = wide.low <= 0 <= wide.high, self._by(wide) != "undecided"
         why = {
@@ -112,7 +115,7 @@ class Compared:
         )
         mean, low_end, high_end = (_places(value, low, high) for value in (self.measured.mean, low, high))
         ends = " to ".join(_places(value, low, high) for value in (wide.low, wide.high))
-        among = f" (among others {100 * self.level:.4g} %: {ends})" if self.level > LEVEL else ""
+        among = f" (among others {100 * (1 - self.error):.4g} %: {ends})" if self.error < ERROR else ""
         return f"{mean}, 95 % {low_end} to {high_end}{among}, {why}"
 
 
@@ -129,21 +132,21 @@ class EveryComparison:
     """Holds several comparisons by name, all of which have to hold: the best or the worst alone decides nothing."""
 
     of: Mapping[str, Compared]
-    level: float = LEVEL
+    error: float = ERROR
 
     @property
     def answer(self) -> Answer:
-        return self.at(self.level)
+        return self.erring(self.error)
 
-    def at(self, level: float) -> Answer:
-        """Answer by intervals of a confidence level: yes if all are yes, no if one is no at a level raised for their number."""
-        if self.of and all(one.at(level) == "yes" for one in self.of.values()):
+    def erring(self, chance: float) -> Answer:
+        """Answer by intervals that err by a chance: yes if all are yes, no if one is no by a chance divided by their number."""
+        if self.of and all(one.erring(chance) == "yes" for one in self.of.values()):
             return "yes"
-        strict = 1 - (1 - level) / max(1, len(self.of))
-        return "no" if any(one.at(strict) == "no" for one in self.of.values()) else "undecided"
+        strict = chance / max(1, len(self.of))
+        return "no" if any(one.erring(strict) == "no" for one in self.of.values()) else "undecided"
 
     def __str__(self) -> str:
-        return "; ".join(f"{name} {replace(one, level=self.level)}" for name, one in self.of.items())
+        return "; ".join(f"{name} {replace(one, error=self.error)}" for name, one in self.of.items())
 
 
 @dataclass(frozen=True)
@@ -250,31 +253,34 @@ class ClaimVerdict:
 
 
 def _together(parts: Sequence[ClaimPart]) -> list[ClaimPart]:
-    """Give the comparisons of a study the levels at which they are judged beside one another."""
+    """Give the comparisons of a study the chances of error by which they are judged beside one another."""
     comparisons = [part.holds for part in parts if isinstance(part.holds, Compared | EveryComparison)]
-    held = levels([chance(lambda level, of=one: of.at(level) != "undecided") for one in comparisons])  # type: ignore[misc]
-    left = iter([replace(one, level=level) for one, level in zip(comparisons, held, strict=True)])
+    held = holm([least_error(lambda error, of=one: of.erring(error) != "undecided") for one in comparisons])  # type: ignore[misc]
+    left = iter([replace(one, error=error) for one, error in zip(comparisons, held, strict=True)])
     return [replace(part, holds=next(left)) if isinstance(part.holds, Compared | EveryComparison) else part for part in parts]
 
 
-def levels(chances: Sequence[float]) -> list[float]:
-    """Return the level of each difference, from the chances at which they would be decided."""
-    found, failed = [LEVEL] * len(chances), False
-    level = LEVEL
-    for place, k in enumerate(sorted(range(len(chances)), key=chances.__getitem__)):
-        level = level if failed else 1 - (1 - LEVEL) / (len(chances) - place)
-        failed = failed or chances[k] > 1 - level
-        found[k] = level
+def holm(errors: Sequence[float]) -> list[float]:
+    """Return the chance of error that each difference is judged by, from the least by which they would be decided."""
+    found, failed = [ERROR] * len(errors), False
+    error = ERROR
+    for place, k in enumerate(sorted(range(len(errors)), key=errors.__getitem__)):
+        error = error if failed else ERROR / (len(errors) - place)
+        failed = failed or errors[k] > error
+        found[k] = error
     return found
 
 
-def chance(decides: Callable[[float], bool]) -> float:
-    """Find the least chance of error at which an interval decides: `decides(level)` turns from yes to no as the level rises."""
-    low, high = 0.0, 1.0
+def least_error(decides: Callable[[float], bool]) -> float:
+    """Find the least chance of error by which an interval decides: `decides(chance)` turns from no to yes as the chance rises.
+
+    Its logarithm is halved, so that the least of chances are told apart, too.
+    """
+    low, high = SMALLEST, 0.0
     for _ in range(HALVINGS):
-        middle = low + (high - low) / 2
-        low, high = (low, middle) if decides(1 - middle) else (middle, high)
-    return high
+        middle = (low + high) / 2
+        low, high = (low, middle) if decides(2.0**middle) else (middle, high)
+    return 2.0**high
 
 
 @dataclass(frozen=True)

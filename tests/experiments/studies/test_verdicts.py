@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import t, ttest_1samp, ttest_ind
 
 from experiments.reports.spreads import NotEnoughError, Spread, difference, paired
-from experiments.studies.verdicts import ClaimPart, ClaimVerdict, Compared, EveryComparison
+from experiments.studies.verdicts import ClaimPart, ClaimVerdict, Compared, EveryComparison, least_error
 
 HALF = t.ppf(0.975, 10)  # of a standard error of 1
 YES, NO, UNDECIDED = ClaimPart("a", True, "1"), ClaimPart("b", False, "2"), ClaimPart("c", None, "3")
@@ -96,9 +96,21 @@ def test_a_level_widens_an_interval_as_students_law_does():
         (paired(ours), ttest_1samp(ours, 0.0)),
     ):
         for level in (0.5, 0.95, 0.99):
-            expected = test.confidence_interval(level)
-            assert (found.at(level).low, found.at(level).high) == pytest.approx((expected.low, expected.high))
-    assert difference([1.0], [0.5]).at(0.99).low == -math.inf
+            expected, at_level = test.confidence_interval(level), found.erring(1 - level)
+            assert (at_level.low, at_level.high) == pytest.approx((expected.low, expected.high))
+    assert difference([1.0], [0.5]).erring(0.01).low == -math.inf
+
+
+@pytest.mark.parametrize("size", [2.0, 30.0, 1e3, 1e9])
+def test_the_least_error_of_a_difference_is_the_p_of_its_t_test(size):
+    found = Compared(Spread(size, size - HALF, size + HALF, 11, 10), 1e-12)
+    assert least_error(lambda error: found.erring(error) == "yes") == pytest.approx(2 * t.sf(size, 10), rel=1e-6)
+
+
+def test_of_differences_beyond_all_doubt_the_surer_one_has_the_smaller_error():
+    sizes = (1e3, 1e5, 1e4)  # chances of 1e-25, 1e-45 and 1e-35, of which 1 - p is 1
+    parts = [ClaimPart("a", Compared(Spread(size, size - HALF, size + HALF, 11, 10), 0.1)) for size in sizes]
+    assert [part.holds.error for part in ClaimVerdict(parts).parts] == [0.05, 0.05 / 3, 0.05 / 2]
 
 
 def test_differences_of_one_study_are_judged_by_holms_steps():
@@ -121,8 +133,8 @@ def multipletests(chances):
 def test_a_wider_interval_takes_an_answer_back_and_gives_no_other():
     smaller = Compared(Spread(0.4, 0.1, 0.7, 6, 5), 1.0)
     assert smaller.answer == "yes"
-    wide = replace(smaller, level=0.99)
-    assert wide.measured.at(0.99).low < 0 < wide.measured.at(0.99).high < 1
+    wide = replace(smaller, error=0.01)
+    assert wide.measured.erring(0.01).low < 0 < wide.measured.erring(0.01).high < 1
     assert wide.answer == "undecided"
     assert str(wide).endswith("(among others 99 %: -0.0706 to 0.8706), which holds 0")
     unsure = ClaimPart("b", Compared(Spread(0.0, -2.0, 2.0, 6, 5), 1.0))
@@ -130,7 +142,7 @@ def test_a_wider_interval_takes_an_answer_back_and_gives_no_other():
 
 
 def test_words_are_of_the_interval_that_answers():
-    wide = Compared(Spread(0.2, 0.06, 0.34, 6, 5), 0.05, printed=False, level=0.99)
+    wide = Compared(Spread(0.2, 0.06, 0.34, 6, 5), 0.05, printed=False, error=0.01)
     assert str(wide).endswith("(among others 99 %: -0.0196 to 0.4196), which holds both 0 and the 0.05 that counts")
 
 
@@ -192,7 +204,7 @@ def test_a_sentence_says_which_interval_holds_what():
         Compared(interval(0.2, 0.3), 0.1, absent=True): "0.2000 to 0.3000, which is beyond the 0.1 in print",
         Compared(interval(0.2, 0.3), 0.1, printed=False): "0.2000 to 0.3000, which is beyond the 0.1 that counts",
         Compared(
-            interval(-0.1, 0.3), 0.1, level=0.99
+            interval(-0.1, 0.3), 0.1, error=0.01
         ): "-0.1000 to 0.3000 (among others 99 %: -0.1628 to 0.3628), which holds both 0 and the 0.1 in print",
     }
     for compared, words in said.items():
