@@ -181,6 +181,7 @@ def restore(
     /,
     *,
     out: Out,
+    data: Data = None,
     plugin: Plugin = (),
 ) -> int:
     """Write the folder that exported tables are of, so that `ctrnn study run` goes on where they end.
@@ -188,9 +189,11 @@ def restore(
     Args:
         folder: The --out of `ctrnn study export`; docs/tables has some.
         out: The study's folder; without the trained models.
+        data: Folder of recordings that `run` is to go on with; without it, the folder data.
         plugin: A file of yours with studies, tasks or fields; it is run.
     """
     use(plugin)
+    check_data(data)
     from experiments.studies import tables  # noqa: PLC0415
 
     print(tables.restore(folder, out))

@@ -13,7 +13,9 @@ import os
 import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -42,6 +44,8 @@ __all__ = [
     "Sizes",
     "Study",
     "data_path",
+    "data_presumed",
+    "data_root",
     "distinct",
     "grid",
     "key_of",
@@ -55,6 +59,8 @@ COMPARISON = "compare"  # the name of what `ctrnn compare` makes, which is no st
 SMOKE = SCALES[0]  # at which nothing is trained to decide anything
 KEY = re.compile(r"[a-z0-9][a-z0-9.-]*")
 DATA = "CTRNN_DATA"  # the environment variable in which `--data DIR` comes to worker processes
+PLACE = "data"
+_PRESUMED = ContextVar("data_presumed", default=False)
 Record = Mapping[str, Any]  # of a run that is done, as in DIR/runs/KEY/rows.json, see folder.py
 Row = dict[str, bool | int | float | str | Sequence[float] | None]  # what was measured, by name
 Point = dict[str, Any]  # axis -> a word, number or truth value, as JSON has them
@@ -82,10 +88,27 @@ def distinct(points: Iterable[Point]) -> list[Point]:
 
 def data_path(name: str) -> Path | None:
     """Return where a file, or a folder such as "uci_har/", of `--data DIR` is; None if it is not there."""
-    if not (root := os.environ.get(DATA)):
+    if _PRESUMED.get():
+        return data_root() / name
+    if not os.environ.get(DATA):
         return None
-    path = Path(root) / name
+    path = data_root() / name
     return path if (path.is_dir() if name.endswith("/") else path.is_file()) else None
+
+
+def data_root() -> Path:
+    """Return DIR of `--data DIR`; where it is not given the folder data, of which no file is read."""
+    return Path(os.environ.get(DATA) or Path(PLACE).resolve())
+
+
+@contextmanager
+def data_presumed() -> Iterator[None]:
+    """Have all data count as there, so that runs are described whose records are known; whoever trains one will miss them."""
+    before = _PRESUMED.set(True)
+    try:
+        yield
+    finally:
+        _PRESUMED.reset(before)
 
 
 def words_beside(file: str) -> list[str]:

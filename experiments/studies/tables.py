@@ -21,7 +21,7 @@ from ctrnn.storage.files import read_file
 from experiments.files import MOST_JSON, not_writable, ready_folder, write_json
 from experiments.studies.folder import configuration_of, kept, opened, place_of, records_in
 from experiments.studies.registry import study_named
-from experiments.studies.study import Record, Study
+from experiments.studies.study import Record, Study, data_presumed, data_root
 from experiments.usage import UsageError
 
 __all__ = ["ABOUT_TABLES", "csv_text", "export", "read_tables", "restore", "write_tables"]
@@ -73,7 +73,8 @@ def read_tables(folder: Path, study: Study | None = None) -> tuple[dict[str, Any
             f"{folder} has no tables of a study, tables.json, runs.csv and rows.csv, that can be read: {error}"
         ) from None
     study = study_named(asked["study"]) if study is None else study
-    expected = {run.key: run for run in study.runs(asked["scale"])}
+    with data_presumed():
+        expected = {run.key: run for run in study.runs(asked["scale"])}
     asked["runs"] = {key: configuration_of(run) for key, run in expected.items()}
     return asked, list(_records(expected, runs, rows))
 
@@ -113,19 +114,24 @@ def _value(cell: Any) -> Any:
 def restore(tables: Path, out: Path) -> str:
     """Write the folder that tables are of, without its models, so that `ctrnn study run` goes on in it; say so in words.
 
-    Records that are there already stay: they have all their digits.
+    Records that are there already stay: they have all their digits. Data need not be there: `run` takes them from the folder of
+    --data, else from data, and from no other.
     """
     asked, records = read_tables(tables)
     study = study_named(asked["study"])
     command = asked["commands"][0] if asked["commands"] else ""
     out.mkdir(parents=True, exist_ok=True)
-    opened(out, study.name, asked["scale"], study.runs(asked["scale"]), {"command": command})
+    with data_presumed():
+        runs = study.runs(asked["scale"])
+    opened(out, study.name, asked["scale"], runs, {"command": command})
     for record in records:
         if kept(out, record["key"], record["configuration"]) is not None:
             continue
         place_of(out, record["key"]).mkdir(parents=True, exist_ok=True)
         write_json(place_of(out, record["key"]) / "rows.json", record)
-    return f"{out}: {len(records)} of {len(asked['runs'])} runs of {study.name}, {asked['scale']}"
+    left = study.left_out()
+    more = f"; to go on, put its data into {data_root()}, or restore it with --data DIR" if left else ""
+    return f"{out}: {len(records)} of {len(asked['runs'])} runs of {study.name}, {asked['scale']}{more}"
 
 
 def export(folder: Path, out: Path) -> str:

@@ -122,6 +122,25 @@ def test_tables_are_read_again_and_a_folder_goes_on_from_them(done, tmp_path):
     assert [one["measures"] for one in records_in(tmp_path / "restored")[1]] == [one["measures"] for one in records]
 
 
+def test_tables_of_data_are_read_without_the_data_and_go_on_with_them(tmp_path, monkeypatch):
+    """The verdict needs none; the folder is that of `--data DIR`, wherever it is restored."""
+    tables = ROOT / "docs" / "tables" / "word-ablation"
+    monkeypatch.delenv("CTRNN_DATA", raising=False)
+    monkeypatch.chdir(tmp_path)
+    assert study_named("word-ablation").runs("small") == []
+    assert report_of(tables).found.text() == (tables / "report.json").read_text(encoding="utf-8")
+    told = restore(tables, tmp_path / "restored")
+    assert told.endswith(f"9 of 9 runs of word-ablation, small; to go on, put its data into {tmp_path / 'data'}, or restore it "
+                         "with --data DIR")  # fmt: skip
+    assert study_named("word-ablation").runs("small") == []  # what was presumed is forgotten
+    (tmp_path / "data" / "wikitext2").mkdir(parents=True)
+    monkeypatch.setenv("CTRNN_DATA", str(tmp_path / "data"))
+    runs = study_named("word-ablation").runs("small")
+    assert all(kept(tmp_path / "restored", run.key, configuration_of(run)) is not None for run in runs)
+    opened(tmp_path / "restored", "word-ablation", "small", runs, {"command": "again"})
+    assert restore(tables, tmp_path / "again").endswith("9 of 9 runs of word-ablation, small")
+
+
 def test_words_that_look_like_numbers_stay_words_and_lists_and_truth_values_come_back(done, tmp_path):
     asked, records = records_in(done[0])
     rows = [{"held": "0.5", "series": [0.123456, 2.0], "left": None, "size": 0.123456, "late": True, "seen": [True, False]}]
