@@ -303,7 +303,7 @@ def _shown(steps: int, first: bool) -> Iterator[Progress]:
             nonlocal before, told
             if before is None:
                 before = bar.initial = bar.n = step - 1  # steps before a resumption took none of this time
-            about = f"loss {loss:.4g}, lr {rate:.2g}"
+            about = f"{'nothing counted' if math.isnan(loss) else f'loss {loss:.4g}'}, lr {rate:.2g}"
             bar.set_postfix_str(about, refresh=False)
             bar.update()
             now = time.monotonic()

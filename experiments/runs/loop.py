@@ -48,7 +48,8 @@ class Loop(ABC):
 
     @abstractmethod
     def learn(self) -> dict[str, float]:
-        """Take one step; returns its rate, loss and gradient_norm. Raises: StoppedError, with nothing changed."""
+        """Take one step; returns its rate, loss, nan where nothing counts, and gradient_norm. Raises: StoppedError, with nothing
+        changed."""
 
     @abstractmethod
     def evaluate(self) -> dict[str, float]:

@@ -158,9 +158,10 @@ def _logarithmic(ax: Axes, values: Sequence[float]) -> None:
 
 
 def _smoothed(rows: Sequence[Mapping[str, str]], name: str) -> tuple[list[float], list[float]]:
-    """Take means of as many neighbours as leave some points."""
+    """Take means of as many neighbours as leave some points; a step in which nothing counts has no loss."""
     width = max(1, len(rows) // SMOOTHED)
-    groups = [rows[k : k + width] for k in range(0, len(rows), width)]
+    counted = [row for row in rows if not math.isnan(float(row[name]))]
+    groups = [counted[k : k + width] for k in range(0, len(counted), width)]
     return [float(g[-1]["step"]) for g in groups], [math.fsum(float(row[name]) for row in g) / len(g) for g in groups]
 
 

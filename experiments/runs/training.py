@@ -8,6 +8,7 @@ the run that was never interrupted, to the bit, on the same machine and number o
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -246,16 +247,16 @@ class Training(Loop):
         return self.processes.any(interrupted)
 
     def learn(self) -> dict[str, float]:
-        begun, loss, error = time.perf_counter(), 0.0, None
+        begun, mine, error = time.perf_counter(), None, None
         self.optimizer.zero_grad()
         due = self.rates.due(self.step)
         looked_at: AbstractContextManager[None] = self.rates.looking(self.step + 1) if due else nullcontext()
         try:
             with failures_explained(self.step + 1, self.advised), looked_at:
-                loss = self._backward([self.batch_at(k).to(self.device) for k in self._batches()])
+                mine = self._backward([self.batch_at(k).to(self.device) for k in self._batches()])
         except StoppedError as stopped:
             error = stopped
-        waited, largest, loss = self.processes.agree(error, begun, self.step + 1, self.largest_g_dt(), loss)
+        waited, largest, loss = self.processes.agree(error, begun, self.step + 1, self.largest_g_dt(), mine or 0.0)
         self.waited += waited
         if self.watch is not None:
             self.watch.largest = largest
@@ -271,16 +272,22 @@ class Training(Loop):
         self.optimizer.step()
         if engine := self.model.rnn.stats.get("engine"):  # none where nothing of this share counts
             self.note_engine(engine)
-        return {"rate": rate, "loss": loss, "gradient_norm": norm.item(), **(self.rates.row() if due else {})}
+        return {
+            "rate": rate,
+            "loss": math.nan if mine is None else loss,
+            "gradient_norm": norm.item(),
+            **(self.rates.row() if due else {}),
+        }
 
     def _batches(self) -> range:
         """Return the numbers of the batches of the next step."""
         count = self.settings.accumulate
         return range(self.step * count, (self.step + 1) * count)
 
-    def _backward(self, batches: Sequence[Batch]) -> float:
+    def _backward(self, batches: Sequence[Batch]) -> float | None:
         """Compute the loss of this process's share of a step's batches, and its gradients; their means over processes are those
-        of the batches, by what counts in them; of a likelihood, by the values that are seen. Of nothing they are 0, and none."""
+        of the batches, by what counts in them; of a likelihood, by the values that are seen. Of a share of nothing they
+        are 0, and none; of batches in which nothing counts the loss is None."""
         task, total = self.task, torch.zeros((), device=self.device)
         whole, all_seen = (sum(map(count, batches)) / self.processes.size for count in (task.weight, self._seen))
         self._count_calls()
@@ -301,7 +308,7 @@ class Training(Loop):
                     loss = loss + seen * (self.settings.likelihood * surprise)
                 loss.backward()
                 total = total + loss.detach()
-        return total.item()
+        return total.item() if whole or all_seen else None
 
     def _seen(self, batch: Batch) -> float:
         """Count the values whose likelihood is a part of the loss."""

@@ -304,6 +304,9 @@ def test_a_long_curve_is_of_means_of_neighbours_at_the_last_of_their_steps():
     steps, losses = _smoothed(rows, "loss")
     assert steps == [*range(3, 121, 3), 121]
     assert losses == pytest.approx([(k - 1) ** 2 + 2 / 3 for k in range(3, 121, 3)] + [121**2], rel=1e-12)
+    nothing = {"step": "2", "loss": "nan"}  # nothing counted
+    assert _smoothed([rows[0], nothing, rows[2]], "loss") == ([1.0, 3.0], [1.0, 9.0])
+    assert _smoothed([nothing], "loss") == ([], [])
 
 
 def test_a_folder_without_a_completed_run_has_no_page(tmp_path):

@@ -34,6 +34,7 @@ from experiments.runs.evaluation import evaluate, noise_of
 from experiments.runs.folder import held_folder, load, read_result
 from experiments.runs.optimizers import threads_for
 from experiments.runs.processes import Processes
+from experiments.runs.record import NoRecord
 from experiments.runs.stopping import StoppedError
 from experiments.runs.training import Training, _batch, train
 from experiments.seeds import generator
@@ -384,6 +385,24 @@ def test_noise_is_of_the_seed_and_the_step_and_is_not_learned():
     assert run_at(0)[1] == 0.5
     keys = [noise_of(chosen.untrained_model(), 4, seed, "test", 0)["seed"].tolist() for seed in (0, 1)]
     assert keys[0] != keys[1]
+
+
+def test_a_step_in_which_nothing_counts_is_written_without_a_loss_and_moves_nothing():
+    chosen = small("padded=true", "steps=3", "evaluate_every=3")
+    batch = chosen.task.batch(4, generator(0))
+    nothing = replace(batch, counts=torch.zeros_like(batch.counts))
+    run = Training(chosen.untrained_model(), chosen.task, chosen.training, batch_at=lambda k: nothing if k == 1 else batch)
+    rows, weights, progress = [], [], []
+
+    class Rows(NoRecord):
+        def write_row(self, step, seconds, row, found):
+            rows.append(row)
+            weights.append([weight.detach().clone() for weight in run.parameters])
+
+    run.run(Rows(), lambda *said: progress.append(said))
+    assert [math.isnan(row["loss"]) for row in rows] == [math.isnan(loss) for _, loss, _ in progress] == [False, True, False]
+    assert_close(weights[1], weights[0], rtol=0, atol=0)
+    assert rows[0]["loss"] != rows[2]["loss"]
 
 
 def test_smoothing_is_for_classes_and_reaches_the_loss():
