@@ -1,14 +1,16 @@
 """Chrono's lead with each start at a rate of its own: whose rate is chosen, and what counts as a lead."""
 
 import csv
+import math
 from typing import ClassVar
 
+import fake_studies
 import pytest
 from fake_studies import draws, records_of, tables_of
 
-from experiments.reports.spreads import NotEnoughError
+from experiments.reports.spreads import NotEnoughError, number, paired
 from experiments.studies.claims.tallec import chrono_rates
-from experiments.studies.claims.tallec.chrono_rates import CHOICE, JUDGED, ChronoRates, leads, main, rate_of, reached
+from experiments.studies.claims.tallec.chrono_rates import AGAIN, CHOICE, JUDGED, ChronoRates, leads, main, rate_of, reached
 from experiments.studies.registry import study_named
 from experiments.studies.results import Results, where
 from experiments.studies.study import Sizes
@@ -85,12 +87,13 @@ def test_what_was_tried_is_written_once_both_seeds_have_tried_it(monkeypatch, tm
 def test_steps_are_those_of_the_first_evaluation_that_found_the_error(tmp_path):
     curve = "step,evaluation_loss\n49,\n50,0.15\n100,0.04\n150,0.06\n200,0.0099\n"
     (tmp_path / "metrics.csv").write_text(curve)
-    rows = {row["error"]: (row["steps"], row["late"]) for row in OneRate().measure(None, None, tmp_path)}
+    run = OneRate().runs("small")[0]
+    rows = {row["error"]: (row["steps"], row["late"]) for row in OneRate().measure(run, None, tmp_path)}
     assert rows == {0.1: (100, False), 0.05: (100, False), 0.02: (200, False), 0.01: (200, False)}
     (tmp_path / "metrics.csv").write_text(curve.replace("0.0099", "0.0101"))
-    assert [(row["steps"], row["late"]) for row in OneRate().measure(None, None, tmp_path) if row["error"] == 0.01] == [
-        (200, True)
-    ]
+    late = {0.1: (100, False), 0.05: (100, False), 0.02: (200, False), 0.01: (5000, True)}  # 5000 were given
+    for found in (OneRate().measure(run, None, tmp_path), OneRate().measure_diverged(run, tmp_path)):
+        assert {row["error"]: (row["steps"], row["late"]) for row in found} == late
 
 
 # What is said of it --------------------------------------------------------------------------------------------------------
@@ -126,6 +129,30 @@ def test_a_lead_that_is_smaller_than_at_the_printed_rate_is_told_by_pairs():
     assert answers(SOONER, printed_late=every("standard"))[-1] == "yes"  # and more so, had they been trained to the end
     assert answers(SOONER, printed={(200, "chrono"): 16_000 / 3}, printed_late=every("standard"))[-1] == "undecided"
     assert answers(SOONER, printed={(200, "standard"): 200_000}, printed_late=every("chrono"))[-1] == "undecided"
+
+
+def test_more_seeds_are_judged_by_themselves_and_say_how_long_a_lead_they_would_have_shown(monkeypatch):
+    monkeypatch.setattr(OneRate, "sizes", {"small": Sizes(**{**vars(OneRate.sizes["small"]), "again": 6})})
+    fake_studies._runs.cache_clear()
+    try:
+        found = {"yes": SOONER, "no": SOONER | {(200, "standard"): 1000}}
+        for answer, steps in found.items():
+            said = OneRate().verdict(Results(records(steps)))
+            assert [part.answer for part in said.parts[5:]] == [answer, "yes"]
+        late = [(200, "standard", 300), (200, "standard", 304)]
+        parts = OneRate().verdict(Results(records(SOONER | {(200, "standard"): 1000}, late))).parts
+        assert parts[5].answer == "undecided"
+        lead = paired(leads(where(reached(Results(records(SOONER, late))), part=AGAIN, error=0.01), 200, "standard"))
+        least = 2 ** (math.log2(1.1) + lead.told_apart())
+        assert f"a lead of {number(least)} times is one that 6 seeds show" in parts_of(records(SOONER, late))[5].evidence
+        assert parts_of(records(SOONER, late))[5].evidence.startswith("more than ")
+        assert "| 200 | chrono | 0.01 | 1025 (1000–1050) |" in tables_of(OneRate(), Results(records(SOONER)))
+    finally:
+        fake_studies._runs.cache_clear()
+
+
+def parts_of(made):
+    return OneRate().verdict(Results(made)).parts
 
 
 def test_nothing_is_judged_before_a_standard_run_at_its_own_rate():

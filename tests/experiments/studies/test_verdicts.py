@@ -233,3 +233,14 @@ def test_a_small_difference_is_written_in_digits_that_say_something(measured, wo
 )
 def test_an_interval_is_written_behind_its_mean_with_as_many_places_where_there_is_one(found, text):
     assert f"{found:.2f}" == text
+
+
+def test_a_mean_that_far_beyond_a_bound_is_shown_to_be_in_four_cases_of_five():
+    draws = np.random.default_rng(0).normal(size=(4000, 6))
+    found = [paired(row) for row in draws[:40]]
+    beyond = np.array([one.told_apart() / ((one.high - one.low) / 2) for one in found])
+    assert np.ptp(beyond) < 1e-9  # in half widths a number of the degrees of freedom alone
+    sizes, half = draws.std(1, ddof=1) / math.sqrt(6), t.ppf(0.975, 5)
+    true = beyond[0] * half / math.sqrt(6)  # of a standard deviation of 1
+    assert np.mean(draws.mean(1) + true - half * sizes > 0) == pytest.approx(0.8, abs=0.02)
+    assert paired([0.5, 0.5]).told_apart() == 0.0

@@ -78,6 +78,7 @@ class ChronoRates(Study):
     name = "chrono-rates"
     question, claim, source, prior_work, *resolutions = words_beside(__file__)
     minutes: ClassVar = {"smoke": 0.3, "small": 65, "paper": 1300}
+    may_diverge = True
     sizes: ClassVar = {
         "smoke": Sizes(hidden=8, steps={12: 40}, rates=(1e-2,), tried=40, every=10, held_out=100, choosing=1, seeds=1, again=1),
         "small": Sizes(
@@ -179,11 +180,18 @@ class ChronoRates(Study):
         return shared_configuration(task="adding", T=T, **model, **training, **looks, lr=point["rate"], seed=point["seed"])
 
     def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[Row]:
-        """Read off the learning curve when each error was first reached; one that was not is late, at the last step."""
-        curve = learning_curve(folder)
+        return self._reached(run, folder)
+
+    @staticmethod
+    def _reached(run: Run, folder: Path) -> list[Row]:
+        """Read off the learning curve when each error was first reached; one that was not is late, at the last step given."""
+        curve, last = learning_curve(folder), run.configuration.training.steps
         found = {error: [int(str(row["step"])) for row in curve if float(str(row["loss"])) <= error] for error in ERRORS}
-        last = int(str(curve[-1]["step"]))
         return [{"error": error, "steps": min(steps, default=last), "late": not steps} for error, steps in found.items()]
+
+    def measure_diverged(self, run: Run, folder: Path) -> list[Row]:
+        """Count what was not reached before as late, as of a training that took all steps in vain."""
+        return self._reached(run, folder)
 
     def headline(self, record: Record) -> str:
         solved = next(row for row in record["rows"] if row["error"] == SOLVED)
@@ -312,7 +320,8 @@ def _again(rows: pd.DataFrame) -> list[ClaimPart]:
             continue
         shown = number(2 ** (AT_ALL + lead.told_apart()))
         seen = f"a lead of {shown} times is one that {lead.count} seeds show in four cases of five"
-        evidence = f"{number(2**lead.mean)} times; {seen}; in doublings"
+        more = "more than " if where(rows, start=start, late=True).size else ""
+        evidence = f"{more}{number(2**lead.mean)} times; {seen}; in doublings"
         parts.append(_judged(claim, Compared(lead, AT_ALL, printed=False), evidence, rows, start))
     return parts
 
