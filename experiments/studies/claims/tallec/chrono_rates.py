@@ -77,7 +77,7 @@ class ChronoRates(Study):
 
     name = "chrono-rates"
     question, claim, source, prior_work, *resolutions = words_beside(__file__)
-    minutes: ClassVar = {"smoke": 0.3, "small": 65, "paper": 1300}
+    minutes: ClassVar = {"smoke": 0.3, "small": 47, "paper": 1300}
     may_diverge = True
     sizes: ClassVar = {
         "smoke": Sizes(hidden=8, steps={12: 40}, rates=(1e-2,), tried=40, every=10, held_out=100, choosing=1, seeds=1, again=1),
