@@ -255,12 +255,12 @@ class ClaimVerdict:
 def _together(parts: Sequence[ClaimPart]) -> list[ClaimPart]:
     """Give the comparisons of a study the chances of error by which they are judged beside one another."""
     comparisons = [part.holds for part in parts if isinstance(part.holds, Compared | EveryComparison)]
-    held = holm([least_error(lambda error, of=one: of.erring(error) != "undecided") for one in comparisons])  # type: ignore[misc]
+    held = errors_by_holm([least_error(lambda error, of=one: of.erring(error) != "undecided") for one in comparisons])  # type: ignore[misc]
     left = iter([replace(one, error=error) for one, error in zip(comparisons, held, strict=True)])
     return [replace(part, holds=next(left)) if isinstance(part.holds, Compared | EveryComparison) else part for part in parts]
 
 
-def holm(errors: Sequence[float]) -> list[float]:
+def errors_by_holm(errors: Sequence[float]) -> list[float]:
     """Return the chance of error that each difference is judged by, from the least by which they would be decided."""
     found, failed = [ERROR] * len(errors), False
     error = ERROR
