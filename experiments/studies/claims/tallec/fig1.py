@@ -32,7 +32,7 @@ from experiments.studies.specs import Bands, Table, across, first, in_order
 from experiments.studies.study import Point, Record, Row, Run, Sizes, Study, grid, scales, words_beside
 from experiments.studies.verdicts import ClaimPart, ClaimVerdict
 
-__all__ = ["PANELS", "TallecFigure1"]
+__all__ = ["FLOOR", "PANELS", "SOLVED", "TESTED", "UNIFORM", "VARIABLE", "TallecFigure1"]
 
 # As they are printed, from top left to bottom right.
 PANELS = ("uniform warping", "uniform padding", "variable warping", "variable padding")
