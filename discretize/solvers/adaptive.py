@@ -173,7 +173,7 @@ class _SegmentSolve:
         live, accepted = seen[:-1, 5:].swapaxes(0, 1) > 0
         tau, step, held_back, dt, error, *_ = seen[:-1].swapaxes(0, 1)
         # What is not finite, and a step too short to go on, is looked at where it is.
-        if (live & (~np.isfinite(error) | self._is_stuck(tau, step, held_back > 0))).any():
+        if (~np.isfinite(error) | (live & self._is_stuck(tau, step, held_back > 0))).any():
             self.h, self.start = begun
             return False
         for k in range(rounds):
@@ -243,10 +243,11 @@ class _SegmentSolve:
     def _step_on(
         self, attempt: Attempt, live: np.ndarray, accepted: np.ndarray, tau: np.ndarray, dt: np.ndarray, finite: bool
     ) -> None:
-        if (accepted == live).all() and (finite or live.all()):
+        if accepted.all():
             self.h, self.start = attempt.h, attempt.end
             return
-        self.last = attempt
+        if not (accepted == live).all():
+            self.last = attempt
         took = column(accepted, self.h, torch.bool)
         # An error of infinity is known here; whether the state is what is not finite has to be read from its device.
         if not finite and not bool(torch.isfinite(attempt.h).all()):

@@ -156,7 +156,8 @@ class StepPlace(NamedTuple, Generic[Numbers]):
 
 @dataclass(frozen=True)
 class Round(Generic[Numbers]):
-    """Describes a step of each sample: of dt, to `end`, of a segment of that length; those not `live` have arrived.
+    """Describes a step of each sample: of dt, to `end`, of a segment of that length; those not `live` have arrived, and their dt,
+    which they do not take, is one that they could, above 0; where a control judges all of them as a whole, it is 0.
 
     The numbers are NumPy's, or tensors on the device of the states, where they need not be read to go on.
     """
@@ -170,8 +171,12 @@ class Round(Generic[Numbers]):
 
     @classmethod
     def of(cls, control: StepControl, place: StepPlace[Numbers], length: Numbers) -> Round[Numbers]:
-        live, (dt, end) = place.tau < length, control.next_step(place, length)
-        return cls(control, place, length, live, _functions_of(dt).where(live, dt, 0.0), end)
+        live, (dt, end), on = place.tau < length, control.next_step(place, length), _functions_of(length)
+        tried = on.where(live, dt, 0.0)
+        if not control.whole:
+            own = on.minimum(place.step, length)
+            tried = on.where(live, dt, on.where(own > 0, own, tried.max()))
+        return cls(control, place, length, live, tried, end)
 
     def accepted(self, error: Numbers) -> Numbers:
         return self.live & self.control.accepts(error, self.dt)

@@ -2,7 +2,7 @@ r"""Steps that estimate their own error, by code or by the tableau of an explici
 
     h_1 = h + dt sum_i b_i k_i        error = dt sum_i e_i k_i        k_i = f(t + c_i dt, h + dt sum_j a_ij k_j)
 
-Each sample may take a dt of its own; a dt of 0 leaves it where it is.
+Each sample may take a dt of its own.
 """
 
 from __future__ import annotations
@@ -75,7 +75,8 @@ class EmbeddedMethod(Step):
                  and `slope.steady` where time does not matter; tau: time, counted from the start of a piece of the input; start:
                  dh/dt at h, None where not known.
         Shape:   tau, dt (1, 1) or (batch, 1), float64: write `dt.to(h)` beside states; h, start (batch, state) -> (batch, state).
-                 dt is 0 for a sample that waits for others, so divide by none.
+                 A sample that waits for others is given a dt, too, which it does not take. dt is above 0, but for a sample
+                 whose step is not taken where one led to nan: the step is then asked for once more.
         """
 
     @property

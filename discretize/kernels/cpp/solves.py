@@ -386,7 +386,7 @@ def disagreement(
         with torch.enable_grad():
             try:
                 again = states_by_engine(run, *tensors)
-            except Failure as error:  # of samples that wait, say, with a dt of 0
+            except Failure as error:  # where a method leads to nan, say, beside a sample whose step is not taken
                 return f"the engine in torch, with which its kernel is compared, stops: {error.cause}"
             gradients = torch.autograd.grad(again.sum(), sought, allow_unused=True, materialize_grads=True)
     worst = wrong_by(mine, (again, *gradients), h0, sought, 1.0, needs.stored or dtype)

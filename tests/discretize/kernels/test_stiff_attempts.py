@@ -278,17 +278,12 @@ def test_a_method_that_makes_something_else_of_the_jacobian_says_why(name):
     assert why in solved.stats["engine_why"]
 
 
-def test_a_method_that_cannot_be_compared_is_left_to_torch():
-    def divided(f, tau, dt, s, h, k):  # which is nan where a sample that waits for others takes no step, as in the comparison
+def test_a_method_that_divides_by_dt_is_compiled_for_samples_wait_with_one_above_0():
+    def divided(f, tau, dt, s, h, k):
         moved = torch.linalg.solve(eye(h) / s[..., None] - f.jacobian(tau, h), k)
         return h + moved, moved - s * k
 
-    with kernels_for_all("compiled"), torch.no_grad():
-        given = gated(), ctrnn.HeldPath(normal(3, 1, 3), TS), normal(1, 7), TS
-        solved, steps = (integrate(*given, method=Solving(divided), fused=fused, **COARSE) for fused in (True, False))
-    assert solved.stats["engine"] == "steps"
-    assert "kernel differs from torch" in solved.stats["engine_why"]  # whose gradients are nan there
-    assert torch.equal(solved.hs, steps.hs)
+    check(Solving(divided), inputs="hermite, times of each", batch=4)
 
 
 def test_a_method_that_reads_jacobians_declares_them():

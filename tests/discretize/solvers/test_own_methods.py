@@ -20,6 +20,7 @@ import ctrnn
 import discretize
 from discretize import Attempt, ContinuousRNN, DiscreteRNN, EmbeddedMethod, EmbeddedRungeKutta, StepDoubling, integrate
 from discretize.methods import method_names
+from discretize.solvers.control import Round, StepControl, StepPlace
 from discretize.solvers.pairs import EXPLICIT_PAIRS
 from discretize.solvers.segments import chain_of
 
@@ -424,7 +425,7 @@ def test_halves_that_hold_a_moving_input_are_judged_by_order_1(step: discretize.
 
 
 class Divided(EmbeddedMethod):
-    """Rosenbrock's Euler with I / dt - J, which is nan where a sample that waits for others takes a step of 0."""
+    """Rosenbrock's Euler with I / dt - J, which is nan where dt is 0."""
 
     order, evaluations, jacobians = 1, 1, 1
 
@@ -433,11 +434,25 @@ class Divided(EmbeddedMethod):
         return Attempt(h + moved, moved / 10)
 
 
-@torch.no_grad()
-def test_a_sample_that_waits_keeps_its_state_where_a_step_of_0_leads_to_nan():
-    field, x, h0 = ctrnn.gated(2, 4, generator=torch.Generator().manual_seed(0)).double(), torch.ones(2, 2, 2), torch.zeros(2, 4)
-    ts, how = torch.tensor([[0.0, 0.0], [0.2, 1.0]]), {"method": Divided(), "fused": False, "rtol": 0.5, "atol": 0.1}
+def test_a_sample_that_waits_keeps_its_state_and_its_gradient_where_a_step_of_0_leads_to_nan():
+    field, x, h0 = ctrnn.gated(2, 4, generator=torch.Generator().manual_seed(0)).double(), torch.ones(3, 2, 2), torch.zeros(2, 4)
+    ts, how = torch.tensor([[0.0, 0.0], [0.2, 1.0], [1.2, 1.25]]), {"method": Divided(), "fused": False, "rtol": 0.5, "atol": 0.1}
     how |= {"first_step": 0.25, "max_step": 0.25}
     both = integrate(field, ctrnn.LinearPath(x.double(), ts), h0.double(), ts, **how).hs
-    alone = integrate(field, ctrnn.LinearPath(x[:, :1].double(), ts[:, 0]), h0[:1].double(), ts[:, 0], **how).hs
-    assert torch.equal(both[:, :1], alone)
+    singly = [
+        integrate(field, ctrnn.LinearPath(x[:, b : b + 1].double(), ts[:, b]), h0[:1].double(), ts[:, b], **how).hs
+        for b in (0, 1)
+    ]
+    assert_close(both, torch.cat(singly, 1), rtol=0, atol=1e-14)
+    together, alone = (torch.autograd.grad(hs.square().sum(), field.candidate.weight_h) for hs in (both, torch.cat(singly, 1)))
+    assert_close(together, alone, rtol=1e-12, atol=0)
+
+
+def test_no_sample_is_given_a_dt_of_0():
+    control = StepControl(Divided(), 1e-3, 1e-3, 100)
+    tau, step = np.array([0.5, 0.2, 0.0, 3.0]), np.array([0.1, 0.3, 0.0, 9.0])
+    for numbers in (np.asarray, torch.as_tensor):  # where they are known, and on a device
+        place = StepPlace(*map(numbers, (tau, step, np.zeros(4, dtype=bool))))
+        round = Round.of(control, place, numbers(np.array([1.0, 0.2, 0.0, 3.0])))
+        assert round.live.tolist() == [True, False, False, False]
+        assert round.dt.tolist() == [0.1, 0.2, 0.1, 3.0]  # as long as the segment at most, and that of another without one
