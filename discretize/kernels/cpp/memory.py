@@ -9,7 +9,8 @@ the system may compact memory first, for a second or more. Pages that the system
 that is lent again the system may join pages in the background, some ten seconds later: calls then take 2 to 3 % less.
 
 Smaller blocks are malloc's. glibc's gives freed memory beyond a bound back to the system, which is twice the largest block that
-was freed until then: where all are small, calls fetch a part of their memory anew each time, and it is luck which part.
+was freed until then: where all are small, calls fetch a part of their memory anew each time, and it is luck which part. Of 32 MiB
+and more it keeps none.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-__all__ = ["keep_freed", "lent"]
+__all__ = ["keep_freed", "lent", "lent_if_large"]
 
 LEAST, MOST = 1 << 22, 1 << 28  # bytes: of a block, below which malloc keeps memory itself; and of all that stay
 SHARE = 0.25  # of the machine's memory
@@ -92,6 +93,11 @@ def lent(like: Tensor, *sizes: int) -> Tensor:
     held = (ctypes.c_char * need).from_buffer(block.pages)  # which the tensor's storage owns
     weakref.finalize(held, _returned, block).atexit = False
     return torch.frombuffer(held, dtype=like.dtype, count=count).view(sizes)
+
+
+def lent_if_large(like: Tensor, *sizes: int) -> Tensor:
+    """As `lent`, of more than malloc keeps; of less malloc's."""
+    return like.new_empty(sizes) if math.prod(sizes) * like.element_size() < LARGEST else lent(like, *sizes)
 
 
 def _fitting(need: int) -> _Pages | None:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from discretize.kernels.build import CppSource, library
-from discretize.kernels.cpp.memory import keep_freed, lent
+from discretize.kernels.cpp.memory import keep_freed, lent, lent_if_large
 from discretize.kernels.cpp.programs import (
     DRIVER,
     REALS,
@@ -154,7 +154,7 @@ class _CppCall:
     def forward(self, keep: bool) -> tuple[Tensor, Tensor | None]:
         """The states after samples, (time, batch, state), and what the backward pass reads; of networks, if there are several."""
         (time, batch, _), steps = self.xs.shape[-3:], self.steps
-        new = lent if self.networks else Tensor.new_empty
+        new = lent if self.networks else lent_if_large
         states = new(self.xs, *self.networks, time, *self.h0.shape[-2:])
         width = self.kernel.kept_of(self.h0.shape[-1])
         kept = lent(self.xs, *self.networks, steps, batch, width) if keep else None
@@ -168,7 +168,7 @@ class _CppCall:
     def backward(self, kept: Tensor, grad: Tensor, needed: tuple[bool, bool, bool]) -> list[Tensor | None]:
         """The gradients to x, h0, dt and the weights."""
         grad, (_, batch, inputs), steps = grad.resolve_neg().contiguous(), self.xs.shape[-3:], self.steps
-        new = lent if self.networks else Tensor.new_empty
+        new = lent if self.networks else lent_if_large
         of_x = new(self.xs, *self.networks, steps, batch, inputs) if needed[0] else None
         of_dt = self.xs.new_empty(*self.networks, steps, batch) if needed[2] else None
         of_h0, sums = torch.empty_like(self.h0), SumBuffers(self.kernel.program, self.xs, *self.networks)

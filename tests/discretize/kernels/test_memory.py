@@ -108,6 +108,28 @@ def test_what_ensembles_gave_is_never_written_over_while_it_is_read(grad):
                 assert_close(row, networks[1](xs[k % 4])[0][3:7], rtol=0, atol=1e-14)
 
 
+def test_large_states_of_a_sequence_lie_in_memory_that_is_used_again_and_are_never_written_over(monkeypatch):
+    monkeypatch.setattr(memory, "LEAST", 1)
+    rnn = discretize.DiscreteRNN(ctrnn.gated(2, 8), fused="always")
+    x, other = torch.randn(2, 12, 3, 2)
+
+    def place(x):
+        output, _ = rnn(x)
+        return output.untyped_storage().data_ptr()
+
+    with torch.no_grad():
+        assert place(x) not in memory._idle  # malloc's
+        memory._idle.clear()  # of what was tried while the kernel was made
+        monkeypatch.setattr(memory, "LARGEST", 12 * 3 * 8 * 4)
+        first = place(x)
+        assert [*memory._idle] == [first] == [place(x)]
+        held = rnn(x)[0]
+        before = held.clone()
+        assert place(other) != held.data_ptr()
+        assert_close(held, before, rtol=0, atol=0)
+        assert_close(held, discretize.DiscreteRNN(rnn.field, fused=False)(x)[0])
+
+
 def test_threads_never_share_a_block():
     places, together = [], threading.Barrier(4)
 
