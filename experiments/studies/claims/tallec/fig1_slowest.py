@@ -51,7 +51,7 @@ class TallecSlowestSymbols(Study):
 
     name = "tallec-fig1-slowest"
     question, claim, source, prior_work, *resolutions = words_beside(__file__)
-    minutes: ClassVar = {"smoke": 0.3, "small": 21, "paper": 93}
+    minutes: ClassVar = {"smoke": 0.3, "small": 12, "paper": 34}
     sizes: ClassVar = scales(
         hidden=(16, 64, 64),
         length=(24, 500, 500),
