@@ -39,7 +39,7 @@ from experiments.studies.results import Results
 from experiments.studies.specs import Drawing
 from experiments.studies.study import COMPARISON, Point, Record, Row, Run, Sizes, Study
 from experiments.studies.verdicts import ClaimVerdict
-from experiments.tasks.task import Batch, Task
+from experiments.tasks.task import Batch, MeasuresOfBatches, Task
 
 __all__ = ["Comparison"]
 
@@ -212,7 +212,7 @@ class Crossed:
 
     def __init__(self, task: Task, model: SequenceModel) -> None:
         self.task, self.finite, self.largest = task, True, 0.0
-        self.sums: dict[str, float] = {}
+        self.measures = MeasuresOfBatches(task)
         self.weight = self.off = self.count = self.seconds = 0.0
         self.evaluations = self.samples = 0
         self.known_g_dt = True
@@ -223,10 +223,8 @@ class Crossed:
         if found is None or not found.finite:
             self.finite = False
             return
-        weight = self.task.weight(batch)
-        self.weight += weight
-        for name, value in self.task.measures(found.outputs, batch).items():
-            self.sums[name] = self.sums.get(name, 0.0) + weight * value
+        self.weight += self.task.weight(batch)
+        self.measures.add(found.outputs, batch)
         self.evaluations += found.evaluations
         self.samples += len(batch.xs)
         self.seconds += found.seconds
@@ -243,7 +241,7 @@ class Crossed:
 
     def row(self) -> Row:
         fine = self.finite and self.weight > 0
-        measures = {name: value / self.weight if fine else None for name, value in self.sums.items()}
+        measures = {name: value if fine else None for name, value in self.measures.measures().items()}
         if not all(value is None or math.isfinite(value) for value in measures.values()):
             fine, measures = False, dict.fromkeys(measures)
         return {

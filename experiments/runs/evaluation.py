@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ctrnn import VectorField
 from discretize import noise_keys
 from experiments.seeds import generator
-from experiments.tasks.task import Batch, Task
+from experiments.tasks.task import Batch, MeasuresOfBatches, Task
 
 __all__ = ["answers", "evaluate", "noise_of", "torch_defaults"]
 
@@ -25,15 +25,11 @@ def evaluate(
 
     Args:    model: called model(xs, ts=, lengths=); split, sequences, seed, batch: as for `Task.evaluation`.
     """
-    sums: dict[str, float] = {}
-    weights = 0.0
+    sums = MeasuresOfBatches(task)
     with torch_defaults(torch.get_num_threads(), next(model.parameters()).dtype):
         for examples, outputs in answers(model, task, split, sequences, seed, batch):
-            weight = task.weight(examples)
-            weights += weight
-            for name, value in task.measures(outputs, examples).items():
-                sums[name] = sums.get(name, 0.0) + weight * value
-    return {name: value / weights for name, value in sums.items()}
+            sums.add(outputs, examples)
+    return sums.measures()
 
 
 @torch.no_grad()

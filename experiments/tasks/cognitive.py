@@ -81,6 +81,10 @@ class _Signs(Trials):
     def measures(self, outputs: Tensor, batch: Batch) -> dict[str, float]:
         return super().measures(outputs, batch) | {"accuracy": self.score(outputs, batch)}
 
+    def means(self, outputs: Tensor, batch: Batch) -> dict[str, tuple[float, float]]:
+        means = super().means(outputs, batch)
+        return means | {"accuracy": (means["accuracy"][0], float(batch.size))}
+
     def baseline_accuracies(self) -> dict[str, float]:
         return {"guess": 0.5}
 
@@ -281,10 +285,20 @@ class _VarianceFollowed(Trials):
 
     @torch.no_grad()
     def measures(self, outputs: Tensor, batch: Batch) -> dict[str, float]:
-        mean = self._mean(batch.targets[..., 0], batch)
-        variance = self._mean((batch.targets[..., 0] - mean).square(), batch)
-        loss = self.loss(outputs, batch)
-        return {"loss": float(loss), "r2": float(1 - loss / variance)}
+        return self.measures_of({name: mean for name, (mean, _) in self.means(outputs, batch).items()})
+
+    @torch.no_grad()
+    def means(self, outputs: Tensor, batch: Batch) -> dict[str, tuple[float, float]]:
+        """Return the mean and the mean square of the targets too: of the variance of all, not of that of each batch."""
+        targets, weight = batch.targets[..., :1].double(), self.weight(batch)
+        means = {"loss": self.loss(outputs, batch), "targets": self._mean(targets[..., 0], batch)}
+        means["squares"] = self._mean(targets[..., 0].square(), batch)
+        return {name: (float(mean), weight) for name, mean in means.items()}
+
+    def measures_of(self, means: dict[str, float]) -> dict[str, float]:
+        variance = means["squares"] - means["targets"] ** 2
+        others = {name: mean for name, mean in means.items() if name not in ("loss", "targets", "squares")}
+        return {"loss": means["loss"], "r2": 1 - means["loss"] / variance if variance > 0 else math.nan} | others
 
 
 @dataclass(frozen=True)
@@ -317,7 +331,7 @@ class ReadySetGo(_VarianceFollowed):
         return targets.cumsum(0) / each
 
     @torch.no_grad()
-    def measures(self, outputs: Tensor, batch: Batch) -> dict[str, float]:
+    def means(self, outputs: Tensor, batch: Batch) -> dict[str, tuple[float, float]]:
         """Return the relative error of the time at which the output passes a half, too; 1 where it never does."""
         half = torch.arange(len(outputs))[:, None].to(outputs.device)
 
@@ -329,7 +343,7 @@ class ReadySetGo(_VarianceFollowed):
         start = (ramp > 0).to(ramp.dtype).argmax(0)
         wanted, found = passed(batch.targets) - start + 1, passed(outputs) - start + 1
         error = torch.where(found + start - 1 < len(half), (found - wanted).abs() / wanted, 1.0).clamp(max=1)
-        return super().measures(outputs, batch) | {"timing": float(error.mean())}
+        return super().means(outputs, batch) | {"timing": (float(error.mean()), float(batch.size))}
 
 
 @dataclass(frozen=True)

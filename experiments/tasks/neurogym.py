@@ -96,9 +96,18 @@ class NeuroGym(ClassAtEverySample):
 
     @torch.no_grad()
     def measures(self, outputs: Tensor, batch: Batch) -> dict[str, float]:
-        asked = (batch.targets != 0) & (True if batch.counts is None else batch.counts > 0)
+        asked = self._asked(batch)
         right = (outputs.argmax(-1) == batch.targets) & asked
         return super().measures(outputs, batch) | {"choice": float(right.sum() / asked.sum().clamp(min=1))}
+
+    def means(self, outputs: Tensor, batch: Batch) -> dict[str, tuple[float, float]]:
+        means = super().means(outputs, batch)
+        return means | {"choice": (means["choice"][0], float(self._asked(batch).sum()))}
+
+    @staticmethod
+    def _asked(batch: Batch) -> Tensor:
+        """Return where a choice is asked for, (time, batch)."""
+        return (batch.targets != 0) & (True if batch.counts is None else batch.counts > 0)
 
     def _made(self) -> Any:
         try:

@@ -11,6 +11,7 @@ Time axes are (time, batch, feature). Numbers are of torch's default dtype, as t
 from __future__ import annotations
 
 import dataclasses
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ __all__ = [
     "ClassAtEverySample",
     "ClassOfTheSequence",
     "FromFiles",
+    "MeasuresOfBatches",
     "NumbersAtEverySample",
     "NumbersAtTheEnd",
     "Task",
@@ -118,6 +120,15 @@ class Task(Checked, ABC):
         """Return how much counts in a batch: the weight of its means among those of other batches."""
         return float(batch.size)
 
+    def means(self, outputs: Tensor, batch: Batch) -> dict[str, tuple[float, float]]:
+        """Return the means that `measures_of` reads, each with its weight among those of other batches."""
+        weight = self.weight(batch)
+        return {name: (value, weight) for name, value in self.measures(outputs, batch).items()}
+
+    def measures_of(self, means: dict[str, float]) -> dict[str, float]:
+        """Make measures of the means over all batches."""
+        return means
+
     def part(self, batch: Batch, sequences: slice) -> Batch:
         """Take some of the sequences of a batch."""
         return self._part(batch, sequences, batch.targets[sequences])
@@ -196,6 +207,22 @@ class Task(Checked, ABC):
         if outputs.shape != expected:
             raise ValueError(f"`outputs` must be (time, batch, outputs) = {expected}, got shape {tuple(outputs.shape)}.")
         return outputs
+
+
+class MeasuresOfBatches:
+    """Adds up the measures of a task, so that they are those of all sequences, however these are cut into batches."""
+
+    def __init__(self, task: Task) -> None:
+        self.task, self.sums = task, dict[str, tuple[float, float]]()
+
+    def add(self, outputs: Tensor, batch: Batch) -> None:
+        for name, (mean, weight) in self.task.means(outputs, batch).items():
+            total, weights = self.sums.get(name, (0.0, 0.0))
+            self.sums[name] = total + (weight * mean if weight else 0.0), weights + weight
+
+    def measures(self) -> dict[str, float]:
+        means = {name: total / weights if weights else math.nan for name, (total, weights) in self.sums.items()}
+        return self.task.measures_of(means)
 
 
 class ClassAtEverySample(Task):

@@ -186,8 +186,11 @@ class Counted:
     def weight(self, batch):
         return float(batch.size)
 
-    def measures(self, outputs, batch):
-        return {"loss": float(outputs.abs().mean())}
+    def means(self, outputs, batch):
+        return {"loss": (float(outputs.abs().mean()), self.weight(batch))}
+
+    def measures_of(self, means):
+        return means
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])

@@ -9,6 +9,7 @@ from torch.testing import assert_close
 
 from experiments.seeds import generator
 from experiments.tasks.cognitive import Context, Decision, DelayedMatch, FlipFlop, ReadySetGo, Rhythm, WorkingMemory
+from experiments.tasks.task import MeasuresOfBatches
 
 TASKS = [FlipFlop(), Decision(), Context(), DelayedMatch(kinds=3), WorkingMemory(), ReadySetGo(), Rhythm()]
 CHOICES = TASKS[1:5]
@@ -115,3 +116,14 @@ def test_choices_are_asked_for_when_the_fixation_light_is_off_and_are_fair(task)
 def test_wrong_settings_are_named(make, words):
     with pytest.raises(ValueError, match=words):
         make()
+
+
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: type(task).__name__)
+def test_measures_are_the_same_however_sequences_are_cut_into_batches(task):
+    dice = torch.Generator().manual_seed(0)
+    batch = task.batch(7, dice)
+    outputs = batch.targets + 4 * torch.randn(batch.targets.shape, generator=dice)  # of which some signs are wrong
+    sums = MeasuresOfBatches(task)
+    for part in (slice(0, 1), slice(1, 5), slice(5, 7)):
+        sums.add(outputs[:, part], task.part(batch, part))
+    assert sums.measures() == pytest.approx(task.measures(outputs, batch), rel=1e-5)
