@@ -27,7 +27,7 @@ from ctrnn.fields.dropout import masked
 from ctrnn.fields.field import check_batched_state, check_input
 from ctrnn.inputs.splines import as_path
 from discretize.graphs import whole
-from discretize.kernels.eligibility import HALF, Fused, refuse_steps
+from discretize.kernels.eligibility import HALF, Fused
 from discretize.loop.checking import (
     check_call,
     check_flow,
@@ -193,16 +193,13 @@ def solve_with_past(
     noise: Mapping[Trait, str] | None = None,
 ) -> Trajectory:
     """Solve as `integrate` does a field with delays, with settings that were checked before; noise: that was asked for."""
-    by_steps = replace(settings, fused=settings.fused if not settings.adaptive else False, progress=False)
+    by_steps = replace(settings, progress=False)
     happens = checked_events(events, None, 1) if events else ()
     times, direction = increasing_times(ts)
     reads: dict[Trait, str] = {"delays": type(field).__name__ if delays is None else "delays", **(noise or {})}
     check_call(settings, reads, direction, times.requires_grad, happens)
     if happens and not settings.adaptive:
         refuse("stepped past", "events", f"method={settings.method!r} with delays", "events")
-
-    if settings.adaptive:
-        refuse_steps(settings.fused, "steps that are chosen by their error read delays one by one")
 
     def check(driven: Driven, times: Tensor, h: Tensor) -> None:
         check_solve(driven.field, driven, times, h, by_steps, by_steps.may_draw)

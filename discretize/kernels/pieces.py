@@ -19,6 +19,7 @@ from ctrnn.inputs.path import Path
 from ctrnn.inputs.polynomial import MOST_TERMS, PolynomialPath, coefficients, nodes, polynomial_of, terms_needed
 from ctrnn.inputs.segment_input import SegmentInput
 from discretize.solvers.adaptive import AdaptiveEngine
+from discretize.solvers.past import PastPath
 from discretize.solvers.segments import Chain
 
 __all__ = ["Pieces", "projected_of", "readable", "reads_samples", "rows_of_pieces"]
@@ -53,7 +54,9 @@ def readable(chain: Chain, engine: AdaptiveEngine, any_flow: bool = False) -> Ch
 
     `any_flow`: a projection that bends the input, and a clock that is learned, may become parts of the flow.
     """
-    if _learns_its_clock(chain):
+    if isinstance(chain.driven.path, PastPath):
+        found = _with_past(chain, chain.driven.path)
+    elif _learns_its_clock(chain):
         found = _clocked(chain) if any_flow else "gradients to knots, or to the clock's `speed`, are wanted"
     else:
         found = _in_pieces(chain, any_flow)
@@ -76,6 +79,22 @@ def _in_pieces(chain: Chain, any_flow: bool) -> Chain | str:
     found = copy.copy(chain)
     found.field, found.path, found.speeds = field, SegmentInput(path, chain.path.pieces), speeds
     found.steady = path.steady and chain.speed is None
+    return found
+
+
+def _with_past(chain: Chain, path: PastPath) -> Chain | str:
+    """x as polynomials, and beside it what is seen of the past."""
+    if _learns_its_clock(chain):
+        return "gradients to the clock's `speed` are wanted, and delays"
+    speeds, x, seen = _speeds(chain), path.polynomial, path.seen_in(chain.path.pieces)
+    if isinstance(speeds, str):
+        return speeds
+    if isinstance(x, str):
+        return x
+    if isinstance(seen, str):
+        return seen
+    found = copy.copy(chain)
+    found.path, found.speeds, found.past, found.steady = SegmentInput(x, seen.of_path), speeds, seen, False
     return found
 
 

@@ -42,7 +42,8 @@ class SolveRequest:
 @dataclass(frozen=True)
 class Solved:
     """The states at the edges that were wanted, as far as all samples got, and why not further; hs (edges, batch, state).
-    `chain`: as the kernel read it; `steps`: those taken on it, None if they were not kept; `engine`: what solved."""
+    `chain`: as the kernel read it; `steps`: those taken on it, None if they were not kept; `engine`: what solved;
+    `differentiable`: whether these steps have the gradient of the solve."""
 
     edges: np.ndarray
     hs: Tensor
@@ -50,3 +51,4 @@ class Solved:
     chain: Chain
     steps: Callable[[], KeptSteps | None]
     engine: str = "compiled"
+    differentiable: bool = False

@@ -10,7 +10,6 @@ is, by a kernel where there is one. Equal steps that read few states carry them 
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -31,7 +30,7 @@ from discretize.kernels.eligibility import HALF, Fused
 from discretize.settings import Settings
 from discretize.solvers.equation import driven_in, times_within
 from discretize.solvers.fixed import FixedEngine, num_steps
-from discretize.solvers.past import check_knots, lags_of
+from discretize.solvers.past import check_knots, lags_of, like_states
 from discretize.solvers.segments import chain_of
 from discretize.steps.along import HeldProblem, step_along
 from discretize.steps.runge_kutta import ExplicitRungeKutta
@@ -145,7 +144,7 @@ class SteppedPast:
         moves: bool = False,
         clock: bool = False,
     ) -> None:
-        self.field, self.step, self.h0, self.history = _like(field, h0), step, h0, history
+        self.field, self.step, self.h0, self.history = like_states(field, h0), step, h0, history
         self.moves, self.clock = moves, clock
         self.edges: Tensor = edges if edges.dim() > 1 else edges[:, None]
         staged = isinstance(step, ExplicitRungeKutta)
@@ -331,16 +330,6 @@ class SteppedPast:
         return FunctionPath(
             lambda t: self.between(t.reshape(1))[0], (min([start, *(known or [begin])]), stop), self.h0.shape[1], [start]
         )
-
-
-def _like(field: DelayedField, h0: Tensor) -> DelayedField:
-    """Return the field with its delays in the dtype of the states, as kernels take all of a field's numbers."""
-    if field.delays.dtype == h0.dtype:
-        return field
-    twin = copy.copy(field)
-    twin._parameters = {name: weight for name, weight in field._parameters.items() if name != "delays"}
-    twin._buffers = field._buffers | {"delays": field.delays.to(h0)}
-    return twin
 
 
 def _uncounted(evaluations: int, samples: int) -> None:

@@ -297,7 +297,7 @@ class Solve:
         return replace(solved, between=self._between(solved.hs))
 
     def _between(self, hs: Tensor) -> Callable[[Tensor], Tensor]:
-        has_graph = self.kernel is None
+        has_graph = self.kernel is None or self.kernel.differentiable
         times, kept = self.times[: len(hs)], None if self.planned is None else self.planned.kept
         between = StatesBetween(self.driven.field, times, hs, self._solve_on, self._continuation, has_graph, kept)
         if self.planned is not None:

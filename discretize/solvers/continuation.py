@@ -26,7 +26,7 @@ from discretize.solvers.kept import KeptSteps
 from discretize.solvers.segments import Chain, Places, Segment
 from discretize.solvers.tableaus import EmbeddedMethod, EmbeddedRungeKutta, slopes_of, weighted
 
-__all__ = ["INTERPOLATED", "Continuation", "Pieces", "StatesBetween"]
+__all__ = ["BY_SLOPES", "INSIDE", "INTERPOLATED", "QUINTIC", "Continuation", "Pieces", "StatesBetween", "quintic"]
 
 INTERPOLATED = 5  # the highest order of which a polynomial of degree 5 is no worse than a step
 AT_ONCE = 2**22  # numbers of states that are computed in one call
@@ -175,11 +175,11 @@ class Continuation:
         steps = np.stack([self._step_of(mine.numpy(), row) for row, mine in enumerate(times.unbind(1))], 1).reshape(-1)
         passed, samples = times.reshape(-1).numpy() - self.begins[steps], np.arange(len(steps)) % batch
         distinct, place = np.unique(steps, return_inverse=True)
-        kept = not self.one_by_one and self.steps.stages(distinct) is not None
+        kept = self.steps.nodes is not None or (not self.one_by_one and self.steps.stages(distinct) is not None)
         if self.one_by_one or (PER_STEP * len(distinct) > len(steps) and not kept):
             return self._each(self._moved, steps, samples, torch.from_numpy(passed))[0].reshape(len(times), batch, -1)
         whole = self.ends[distinct] - self.begins[distinct]
-        nodes = self._each(self._nodes, distinct, self.steps.sample[distinct], torch.from_numpy(whole))
+        nodes = self._polynomials(distinct, whole).unbind(1)
         share = torch.from_numpy(passed / np.where(whole > 0, whole, 1.0)[place]).to(nodes[0])
         weights = zip(nodes, quintic(share).unbind(1), strict=True)
         rows = torch.from_numpy(place).to(share.device)
@@ -190,24 +190,33 @@ class Continuation:
         """Return all steps as polynomials, which can be read wherever the solution is an input again."""
         batch, begins, lengths = self.chain.driven.batch, self.begins[self.order], (self.ends - self.begins)[self.order]
         if self.together:
-            polynomials = []
+            each = []
             for k, whole in zip(self.order, lengths, strict=True):
                 tau, dt = (torch.tensor([[x]], dtype=torch.float64, device="cpu") for x in (self.steps.tau[k], whole))
                 h = self.steps.states[self.steps.place[k, 0]]
-                polynomials.append(torch.stack(self._nodes(self.chain.segment(int(self.steps.segment[k])), tau, dt, h), 1))
+                each.append(torch.stack(self._nodes(self.chain.segment(int(self.steps.segment[k])), tau, dt, h), 1))
             begin, length = (torch.from_numpy(x)[:, None].expand(-1, batch) for x in (begins, lengths))
-            return Pieces(begin, length, torch.stack(polynomials))
-        columns = self._each(self._nodes, self.order, self.steps.sample[self.order], torch.from_numpy(lengths))
+            return Pieces(begin, length, torch.stack(each))
+        polynomials = self.polynomials()
         counts = np.diff(self.first)
         row, sample = np.arange(len(begins)) - np.repeat(self.first[:-1], counts), np.repeat(np.arange(batch), counts)
         size = (int(counts.max()), batch)
         end = np.broadcast_to(self.chain.edges.detach().numpy()[-1], batch)
         begun, lasts = np.tile(end, (size[0], 1)), np.ones(size)
         begun[row, sample], lasts[row, sample] = begins, lengths
-        where = tuple(torch.from_numpy(x).to(columns[0].device) for x in (row, sample))
-        stacked = torch.stack(columns, 1)
-        nodes = stacked.new_zeros(*size, *stacked.shape[1:]).index_put(where, stacked)
+        where = tuple(torch.from_numpy(x).to(polynomials.device) for x in (row, sample))
+        nodes = polynomials.new_zeros(*size, *polynomials.shape[1:]).index_put(where, polynomials)
         return Pieces(torch.from_numpy(begun), torch.from_numpy(lasts), nodes)
+
+    def polynomials(self) -> Tensor:
+        """Return the nodes of all steps, those of one sample after those of another, (steps, 6, state); see `quintic`."""
+        return self._polynomials(self.order, (self.ends - self.begins)[self.order])
+
+    def _polynomials(self, steps: np.ndarray, lengths: np.ndarray) -> Tensor:
+        if self.steps.nodes is None:
+            return torch.stack(self._each(self._nodes, steps, self.steps.sample[steps], torch.from_numpy(lengths)), 1)
+        self.counts.call(len(INSIDE), len(steps))
+        return self.steps.nodes[torch.from_numpy(self.steps.place[steps, 1])]
 
     def _each(
         self,

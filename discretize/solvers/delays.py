@@ -23,6 +23,7 @@ from ctrnn.fields.computed import with_computed_weights
 from ctrnn.fields.delayed import Delay, DelayedField, WithPast
 from ctrnn.fields.dropout import masked
 from ctrnn.fields.field import check_like_field, check_state
+from ctrnn.fields.parts import projects_affinely
 from ctrnn.inputs.derived import for_many
 from ctrnn.inputs.splines import as_path
 from discretize.errors import SolverError
@@ -34,7 +35,18 @@ from discretize.solvers.equation import driven_in, increasing_times
 from discretize.solvers.event_solve import EventSolve
 from discretize.solvers.events import Event, EventTimes
 from discretize.solvers.kept import MOST_BYTES
-from discretize.solvers.past import SAME, Beginning, History, Lag, Past, PastPath, breaking_points, check_knots, lags_of
+from discretize.solvers.past import (
+    SAME,
+    Beginning,
+    History,
+    Lag,
+    Past,
+    PastPath,
+    breaking_points,
+    check_knots,
+    lags_of,
+    like_states,
+)
 from discretize.trajectory import Trajectory
 
 __all__ = ["History", "solve_delayed"]
@@ -42,7 +54,6 @@ __all__ = ["History", "solve_delayed"]
 Block = Callable[[Driven, bool, Tensor, Tensor], tuple[Trajectory, SolverStats]]
 MOST_BLOCKS = 100_000
 JUMP = 1e-6  # of what is on both sides: a smaller difference may be rounding
-BY_STEPS = "the past is no polynomial that kernels read"
 
 
 class _Function(DelayedField):
@@ -197,6 +208,7 @@ class _DelayedSolve:
         checks.within("ts", times, *self.path.interval)
         self.past = Past(self.start, h0, history=self.begin.history(history))
         self.counts: SolverStats | None = None
+        self.engines: list[tuple[str, str | None]] = []  # of each block, and why no other
         self._lay_knots()
 
     def _read(self, field: DelayedField, path: Path) -> None:
@@ -211,9 +223,10 @@ class _DelayedSolve:
         self.begin.check_batch("path", path)
         every = masked(with_computed_weights(WithPast(field)), (len(self.h0),))
         assert isinstance(every, WithPast)
-        self.path = for_many(path, len(self.h0)).map(every.field.project)
+        every_input, project = for_many(path, len(self.h0)), every.field.project
+        self.path = every_input.map(project, every_input.steady or projects_affinely(every.field))
         columns = self.path(self.path.knots[:1].detach()).shape[-1]
-        self.field = WithPast(every.field, columns)
+        self.field = WithPast(like_states(every.field, self.h0), columns)
 
     def _lay_knots(self) -> None:
         inner = [float(t) for t in self.path.knots.detach().tolist() if self.start < t < self.end]
@@ -242,7 +255,7 @@ class _DelayedSolve:
             raise ValueError(
                 f"`delays` become so short that a solve until t = {self.end:g} takes more than {MOST_BLOCKS:,} blocks."
             )
-        stats = (self.counts or SolverStats(max(1, len(h)))).stats(str(self.settings.method)) | {"engine_why": BY_STEPS}
+        stats = (self.counts or SolverStats(max(1, len(h)))).stats(str(self.settings.method)) | self._engine()
         if self.events:
             stats |= {"status_of_samples": self.status, "ends_of_samples": self.ends.tolist()}
         hs = torch.stack([states.get(t, h) for t in asked])
@@ -250,6 +263,17 @@ class _DelayedSolve:
             hs = torch.cat([hs[:1], self._between(self.asked[1:])])
         events = tuple(map(self._listed, range(len(self.events))))
         return Trajectory(self.asked, hs, stats, between=self._between, events=events)
+
+    def _engine(self) -> dict[str, str | None]:
+        """Return what has solved the blocks; where kernels had some of them alone, how many were left to steps, and why."""
+        others = [(engine, why) for engine, why in self.engines if engine == "steps"]
+        if not others:
+            engine, why = self.engines[-1] if self.engines else ("steps", None)
+        else:
+            engine, why = others[0]
+            if len(others) < len(self.engines):
+                why = f"{len(others)} of {len(self.engines)} blocks: {why}"
+        return {"engine": engine, "engine_why": why}
 
     def _mark(self, t: float) -> float:
         """Return the knot, or the requested time, that a time is but for rounding, or else that itself."""
@@ -275,6 +299,7 @@ class _DelayedSolve:
             self.counts = counts
         else:
             self.counts.add(counts)
+        self.engines.append((solved.stats["engine"], solved.stats["engine_why"]))
         pieces = []
         for part in parts:
             steps = getattr(part.between, "continuation", lambda: None)()

@@ -18,7 +18,8 @@ class KeptSteps:
     r"""Holds steps in the order in which each sample took them.
 
     sample, segment, tau (steps,): whose, where it began, as the time since the segment's start; place (steps, 2): the tensor
-    and its row that the state before it stands in; where all samples step together, sample and row are 0.
+    and its row that the state before it stands in; where all samples step together, sample and row are 0. nodes (rows, 6, state):
+    of the polynomials of steps from the rows of one tensor of states, where these were made with the steps.
     """
 
     sample: np.ndarray
@@ -27,6 +28,7 @@ class KeptSteps:
     place: np.ndarray
     states: list[Tensor]
     slopes: list[tuple[Tensor, ...] | None] = field(default_factory=list)  # of the stages from each of `states`, where kept
+    nodes: Tensor | None = None
     _every: Tensor | None = None
     _stages: list[Tensor] | None = None
 

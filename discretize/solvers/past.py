@@ -11,10 +11,13 @@ Source: Bellen and Zennaro 2003, Numerical methods for delay differential equati
 from __future__ import annotations
 
 import bisect
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -26,10 +29,23 @@ from ctrnn.inputs.derived import for_many
 from ctrnn.inputs.function import FunctionPath
 from ctrnn.inputs.held import HeldPath
 from ctrnn.inputs.path import Data, GatheredPath, Path, piece_numbers
-from discretize.solvers.continuation import Pieces
+from ctrnn.inputs.polynomial import polynomial_of
+from discretize.solvers.continuation import Pieces, quintic
 from discretize.trajectory import Trajectory
 
-__all__ = ["SAME", "Beginning", "History", "Lag", "Past", "PastPath", "breaking_points", "check_knots", "lags_of"]
+__all__ = [
+    "SAME",
+    "Beginning",
+    "History",
+    "Lag",
+    "Past",
+    "PastPath",
+    "SeenPast",
+    "breaking_points",
+    "check_knots",
+    "lags_of",
+    "like_states",
+]
 
 History = Tensor | Path | Trajectory | Callable[[Tensor], Tensor] | None
 
@@ -163,6 +179,18 @@ class _Passed:
         return self.parts[max(place - 1, 0)][1](t)
 
 
+@dataclass(frozen=True)
+class SeenPast:
+    """Holds what is seen of the past in some segments, as polynomials: `pieces`, in order; delays (lags,), with their gradients;
+    low, high (lags, segments) or (lags, segments, batch): the times that each lag sees; of_path: the pieces of x there."""
+
+    pieces: Pieces
+    delays: Tensor
+    low: np.ndarray
+    high: np.ndarray
+    of_path: Tensor
+
+
 class PastPath(GatheredPath):
     r"""The input of a `ctrnn.WithPast`: x(t) and the states that delays ago were.
 
@@ -218,6 +246,34 @@ class PastPath(GatheredPath):
             return torch.stack([self.evaluate(parts[:-1], parts[-1]) for parts in each])
         return self._read(of_path, [int(numbers)] * len(self.lags), samples, t)
 
+    @cached_property
+    def polynomial(self) -> Path | str:
+        """x as polynomials, or why it is none."""
+        return polynomial_of(self.path)
+
+    def seen_in(self, numbers: Tensor) -> SeenPast | str:
+        """Return what is seen, since the last look back, in pieces of these numbers, (segments,) or (segments, batch); or why
+        that is no polynomial."""
+        delays = [lag.delay for lag in self.lags]
+        if not all(isinstance(delay, Tensor) for delay in delays):
+            return "a delay is a function of time"
+        numbers = numbers.clamp(max=self._last) if numbers.dim() > 1 else numbers
+        rows = numbers.numpy()
+        of_history = sorted({int(k) for each in self._of_history for k in each[rows].flat if k >= 0})
+        if of_history and (self.history.degree is None or self.history.degree >= len(AT)):
+            return "the states before the start are no polynomial of time that kernels read"
+        parts = [_piece_of(self.history, k) for k in of_history] + ([] if self._solved is None else [self._solved])
+        low, high = (np.ascontiguousarray([each[rows, side] for each in self._inside]) for side in (0, 1))
+        return SeenPast(Pieces.joined(parts), torch.stack(delays), low, high, self._of_path[numbers])  # type: ignore[arg-type]
+
+    def by(self, path: Path, pieces: Pieces, delays: Tensor) -> PastPath:
+        """Return the same with another x, and with all of the past, and the delays, given."""
+        found = copy.copy(self)
+        found.path, found.lags, found._solved = path, [Lag(k, delay) for k, delay in enumerate(delays.unbind())], pieces
+        found._of_history = [np.full_like(each, -1) for each in self._of_history]
+        found.own_times = True
+        return found
+
     def at_knot(self, number: int, t: Tensor, earlier: int) -> Tensor:
         """Read x and the past where a piece begins, but what one delay sees as it was just before."""
         *of_path, _, samples = self.gather(number)
@@ -252,6 +308,23 @@ class PastPath(GatheredPath):
 
     def differentiate(self, data: Data, t: Tensor) -> Tensor:
         return jvp(lambda at: self.evaluate(data, at), (t,), (torch.ones_like(t),))[1]
+
+
+# Shares of a piece, and what makes of its states there the nodes of a polynomial of degree 5.
+AT = 0.5 - 0.5 * np.cos(np.pi * np.arange(6) / 5)
+TO_NODES = np.linalg.inv(quintic(torch.from_numpy(AT)).numpy())
+
+
+def _piece_of(history: Path, number: int) -> Pieces:
+    """Return a piece of a history, of degree 5 at most."""
+    begin, end = history.knots.detach()[number : number + 2]
+    data = history.gather(number)
+    begins, length = (x.expand(history.batch) for x in (begin, end - begin))
+    if history.degree == 0:
+        return Pieces.constant(begins, history.evaluate(data, begin).expand(history.batch, -1))
+    states = torch.stack([history.evaluate(data, begin + share * (end - begin)) for share in AT.tolist()], 1)
+    nodes = torch.einsum("nk,bks->bns", torch.from_numpy(TO_NODES).to(states), states)
+    return Pieces(begins[None], length[None], nodes[None])
 
 
 def check_knots(name: str, path: Path) -> None:
@@ -353,6 +426,16 @@ def breaking_points(
                     found[same].append(lag)
         seen = later
     return found
+
+
+def like_states(field: DelayedField, h0: Tensor) -> DelayedField:
+    """Return the field with its delays in the dtype of the states, as kernels take all of a field's numbers."""
+    if field.delays.dtype == h0.dtype:
+        return field
+    twin = copy.copy(field)
+    twin._parameters = {name: weight for name, weight in field._parameters.items() if name != "delays"}
+    twin._buffers = field._buffers | {"delays": field.delays.to(h0)}
+    return twin
 
 
 def lags_of(field: DelayedField) -> list[Lag]:

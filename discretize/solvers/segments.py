@@ -14,6 +14,7 @@ import copy
 from abc import ABC, abstractmethod
 from contextlib import suppress
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -50,6 +51,7 @@ class Chain:
         self.driven, self.field, self.path = driven, driven.field, _by_segment(driven.projected, edges)
         self.speed: SegmentInput | None = None if driven.speed is None else _by_segment(driven.speed, edges)
         self.speeds: np.ndarray | None = None  # for kernels: discretize/kernels/pieces.py
+        self.past: Any = None  # likewise: a SeenPast
         self.steady: bool = self.path.steady and self.speed is None
         self.own_times: bool = self.path.own_times and (self.speed is None or self.speed.own_times)
         self.edges, self.places, self.requested = edges, places, requested

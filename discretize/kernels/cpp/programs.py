@@ -27,6 +27,8 @@ __all__ = [
     "REALS",
     "SOURCES",
     "GivenProgram",
+    "CtrnnDense",
+    "CtrnnPast",
     "CtrnnProblem",
     "ModelStructure",
     "ProgramStructure",
@@ -207,8 +209,24 @@ class CtrnnProblem(Structure):
         *((name, c_void_p) for name in ("c", "a", "b", "e", "atol")),
         *((name, c_double) for name in ("order", "rtol", "min_step", "max_step", "first_step")),
         *((name, c_int64) for name in ("max_num_steps", "most_steps")),
-        *((name, c_void_p) for name in ("steps", "taken", "hs", "method")),
+        *((name, c_void_p) for name in ("steps", "taken", "hs", "method", "past")),
     ]
+
+
+class CtrnnPast(Structure):
+    """`CtrnnPast` of source/solve.h, field by field."""
+
+    _fields_ = [
+        *((name, c_size_t) for name in ("lags", "pieces")),
+        *((name, c_void_p) for name in ("delays", "begins", "lengths", "nodes", "powers", "starts", "ends", "low", "high")),
+        *((name, c_void_p) for name in ("dense", "first", "of_steps", "of_nodes", "of_delays")),
+    ]
+
+
+class CtrnnDense(Structure):
+    """`CtrnnDense` of source/solve.h, field by field."""
+
+    _fields_ = [("stages", c_size_t), *((name, c_void_p) for name in ("nodes", "a", "b", "inside", "between", "mix"))]
 
 
 class CtrnnReport(Structure):
@@ -232,6 +250,7 @@ def solves_library(source: CppSource, definitions: Mapping[str, str | int]) -> c
         "solve_reports": ([c_void_p, POINTER(CtrnnReport)], None),
         "solve_failure": ([c_void_p, c_size_t, c_void_p, c_void_p], None),
         "solve_steps": ([c_void_p, c_size_t, c_void_p, c_void_p, c_void_p], None),
+        "solve_nodes": ([c_void_p, c_size_t, c_void_p], None),
         "return_open": ([c_void_p] * 4, c_void_p),
         "return_sums": ([c_void_p] * 2, None),
     }

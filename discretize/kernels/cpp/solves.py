@@ -20,6 +20,7 @@ from ctrnn import Driven, HeldPath, LinearPath, VectorField
 from discretize.errors import Failure
 from discretize.kernels.build import CppSource, Libraries
 from discretize.kernels.cpp.blocks import solved_within
+from discretize.kernels.cpp.delayed import solved_with_past
 from discretize.kernels.cpp.lanes import lane_written
 from discretize.kernels.cpp.methods import WrittenMethod, libraries_of, method_of, no_program
 from discretize.kernels.cpp.programs import (
@@ -83,6 +84,7 @@ from discretize.kernels.registry import (
 from discretize.kernels.solved import Solved, SolveRequest
 from discretize.solvers.adaptive import ADAPTIVE_METHODS, AdaptiveEngine
 from discretize.solvers.control import StepControl
+from discretize.solvers.past import PastPath
 from discretize.solvers.segments import Chain, chain_of
 from discretize.solvers.tableaus import EmbeddedMethod
 from discretize.steps.algebra.jacobian import declares_jacobian
@@ -108,7 +110,7 @@ SOLVES = CppSource(SOURCES / "solves.cpp", flags=DRIVER)
 class SolveNeeds:
     """What a solve needs of a kernel: gradients to the input, derivatives for an implicit method, and that by the time; where;
     `stored`: in which dtype what is kept lies, None for that of the solve; `by_code`: whether its method is given as code, where
-    that asks for another driver: the one of lanes takes none."""
+    that asks for another driver: the one of lanes takes none, nor a past."""
 
     x: bool
     implicit: bool
@@ -120,8 +122,10 @@ class SolveNeeds:
     @classmethod
     def of(cls, chain: Chain, engine: AdaptiveEngine, projected: Tensor, stored: torch.dtype | None) -> SolveNeeds:
         method = engine.control.method
-        implicit, by_code = method.implicit, _by_code(method, chain.field)
-        return cls(projected.requires_grad, implicit, implicit and not chain.path.steady, projected.device, stored, by_code)
+        implicit, past = method.implicit, chain.past is not None
+        x = torch.is_grad_enabled() if past else projected.requires_grad  # of one kernel for all blocks
+        by_code = past or _by_code(method, chain.field)
+        return cls(x, implicit, implicit and not chain.path.steady, projected.device, stored, by_code)
 
 
 def _by_code(method: EmbeddedMethod, field: VectorField) -> bool:
@@ -191,6 +195,9 @@ class SolvePlan:
     def run(self, request: SolveRequest, first: int = 0, end: int | None = None) -> Solved | str:
         """Solve along the plan's chain, or its segments from `first` to before `end`; or say why not. Raises: MemoryError."""
         chain = self.chain if end is None else self.chain.part(first, end)
+        if (seen := chain.past) is not None:
+            tensors = [self.projected, request.h0, seen.pieces.nodes, seen.delays, *self.weights]
+            return solved_with_past(self.model, replace(request, chain=chain), tensors, request.chain)
         run = solved if request.memory is None else solved_within
         return run(self.model, replace(request, chain=chain), [self.projected, request.h0, *self.weights])
 
@@ -201,6 +208,8 @@ def plan_by(how: SolveEngine, request: SolveRequest, fused: Fused) -> SolvePlan 
     why = tracing_reason() or no_kernel(chain) or how.reason(h0) or _no_program(how, engine.control.method, h0)
     if why is None and isinstance(engine.control.atol, Tensor) and not how.each_atol:
         why = "an `atol` for each unit has no kernel on GPUs"
+    if why is None and isinstance(chain.driven.path, PastPath) and (engine.control.method.implicit or how.method is None):
+        why = f"fields with delays have no kernel {'on GPUs' if how.method is None else f'by {engine.control.method!r}'}"
     if why is None and engine.control.method.implicit and declares_jacobian(chain.field):
         why = "a field's own `jacobian`, or its `bandwidths`, are for steps in torch"
     if why:
@@ -211,7 +220,8 @@ def plan_by(how: SolveEngine, request: SolveRequest, fused: Fused) -> SolvePlan 
         return read
     uses, moves = partial(_uses, chain, engine), chain.differentiable
     chain, projected = read, projected_of(read).xs
-    module = FlowModule(without_counters(chain.field), projected.shape[-1])
+    known_states = 0 if chain.past is None else len(chain.past.delays) * h0.shape[-1]
+    module = FlowModule(without_counters(chain.field), projected.shape[-1] + known_states)
     if why := tensor_reason([h0, projected]):
         return why
     projected = projected.to(stored) if stored and reads_samples(chain) else projected

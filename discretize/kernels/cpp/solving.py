@@ -45,6 +45,7 @@ from discretize.solvers.tableaus import Attempt, EmbeddedMethod, EmbeddedRungeKu
 __all__ = [
     "ALL_STEPS",
     "KernelRun",
+    "KernelSolve",
     "Model",
     "SolveKernel",
     "WrittenField",
@@ -101,7 +102,7 @@ def solved(model: Model, request: SolveRequest, tensors: Sequence[Any]) -> Solve
     wanted = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
     keep = ALL_STEPS if wanted else MOST_BYTES // (h0.numel() * h0.element_size()) if request.dense else 0
     run = model.kernel.run(model, request, keep)
-    hs = _KernelSolve.apply(run, *tensors) if wanted else run.forward(*tensors)
+    hs = KernelSolve.apply(run, *tensors) if wanted else run.forward(*tensors)
     edges = run.edges[run.edges <= run.reached]
     return Solved(edges, hs if run.failed.cause == 0 else hs[: len(edges)], run.failure(), request.chain, run.steps, run.name)
 
@@ -165,6 +166,10 @@ class KernelRun:
         of_weights = self.model.kernel.gradients(partial(self.library.ctrnn_return_sums, way.pointer), self.weights)
         self.request.stats["nfe_backward"] += self.used * int(self.engine.counts.accepted.max())
         return [of_projected, of_h0, *of_weights]
+
+    def states_by_engine(self, *tensors: Any) -> Tensor:
+        """What `forward` gives by the engine in torch."""
+        return states_by_engine(self, *tensors)
 
     def steps(self) -> KeptSteps | None:
         """The steps that every sample took, None where they were more than were kept."""
@@ -345,7 +350,7 @@ class _Task:
             meanwhile()
 
 
-class _KernelSolve(torch.autograd.Function):
+class KernelSolve(torch.autograd.Function):
     """A run of the kernel and its inputs -> the states at the wanted edges."""
 
     @staticmethod
@@ -358,7 +363,7 @@ class _KernelSolve(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         needed, tensors = ctx.needs_input_grad[1:], ctx.saved_tensors
         if reference.needs_graph(grad):
-            gradients = reference.gradients(partial(states_by_engine, ctx.run), tensors, needed, grad)
+            gradients = reference.gradients(ctx.run.states_by_engine, tensors, needed, grad)
         else:
             gradients = ctx.run.backward(grad)
         return None, *(gradient if need else None for gradient, need in zip(gradients, needed, strict=True))

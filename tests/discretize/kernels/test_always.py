@@ -51,7 +51,7 @@ DOORS = {
     "integrate, fixed": lambda: solved(Ranked(), method="rk4", **ALWAYS),
     "integrate, a function": lambda: integrate(lambda t, h: -h.sort(-1).values, None, torch.ones(2, 3), TS, **ALWAYS),
     "integrate, Adjoint": lambda: solved(ctrnn.gated(3, 3), gradient=discretize.Adjoint(), **ALWAYS),
-    "integrate, delays": lambda: solved(Late(), **ALWAYS),
+    "integrate, delays": lambda: solved(Late(), method="rodas5p", **ALWAYS),
     "Layers": lambda: discretize.Layers([[DiscreteRNN(Ranked(), **ALWAYS)]])(XS),
     "SequenceModel": lambda: discretize.SequenceModel(DiscreteRNN(Ranked(), **ALWAYS), 1)(XS),
     "ensemble": lambda: discretize.ensemble([DiscreteRNN(Ranked(), **ALWAYS) for _ in range(2)])(XS),

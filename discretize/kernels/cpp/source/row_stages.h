@@ -9,23 +9,18 @@ namespace {
 class Field {
   public:
     Field(const Solve& solve, std::size_t rows, std::size_t stages)
-        : evaluator(solve.model, rows, stages), solve(solve), there(solve.model.columns) {}
+        : evaluator(solve.model, rows, stages), solve(solve), there(roomy(solve.model.columns)) {}
 
     void read(std::size_t stage, std::size_t row, std::size_t segment, std::size_t sample, double tau) {
         evaluator.read(stage, row, at(segment, sample, tau));
     }
 
-    // The projected input, until the next call.
+    // The projected input and the past, until the next call.
     const real* at(std::size_t segment, std::size_t sample, double tau) {
-        const real* projected = solve.projected(solve.piece(segment, sample), sample);
-        if (!solve.given.share) return projected;
-        if (solve.given.chebyshev) {
-            solve.sum_up(segment, sample, solve.shares(segment, sample, tau), there.data());
-            return there.data();
-        }
-        const real share = real(solve.share(segment, sample, tau));
-        const real* next = projected + solve.given.batch * solve.model.columns;
-        for (std::size_t i = 0; i < there.size(); ++i) there[i] = projected[i] + share * (next[i] - projected[i]);
+        const real* x = input(segment, sample, tau);
+        if (!solve.given.past) return x;
+        if (x != there.data()) std::memcpy(there.data(), x, solve.columns * sizeof(real));
+        solve.read_past(segment, sample, tau, there.data() + solve.columns);
         return there.data();
     }
 
@@ -34,7 +29,31 @@ class Field {
   private:
     const Solve& solve;
     Numbers there;
+
+    const real* input(std::size_t segment, std::size_t sample, double tau) {
+        const real* projected = solve.projected(solve.piece(segment, sample), sample);
+        if (!solve.given.share) return projected;
+        if (solve.given.chebyshev) {
+            solve.sum_up(segment, sample, solve.shares(segment, sample, tau), there.data());
+            return there.data();
+        }
+        const real share = real(solve.share(segment, sample, tau));
+        const real* next = projected + solve.given.batch * solve.columns;
+        for (std::size_t i = 0; i < solve.columns; ++i) there[i] = projected[i] + share * (next[i] - projected[i]);
+        return there.data();
+    }
 };
+
+// Adds `by` times the weighted sum of rows, of those whose weight is not 0.
+template <class Row>
+void add_weighted(real* to, real by, const double* weights, std::size_t count, std::size_t width, Row row) {
+    for (std::size_t j = 0; j < count; ++j) {
+        if (!weights[j]) continue;
+        const real weight = by * real(weights[j]);
+        const real* from = row(j);
+        for (std::size_t i = 0; i < width; i += LANES) store(to + i, load(to + i) + weight * load(from + i));
+    }
+}
 
 class Stages {
   public:
@@ -81,6 +100,35 @@ class Stages {
                           [this](std::size_t i) { return error[i]; });
     }
 
+#if !IMPLICIT
+    // A step that is taken as a polynomial, nodes (NODES, state), before it is accepted.
+    void interpolate(std::size_t s, real* nodes) {
+        const CtrnnDense& dense = *solve.dense();
+        const Slot& slot = slots[s];
+        const real dt = real(slot.dt);
+        const auto stage = [&](std::size_t j) { return slope(j, s); };
+        for (std::size_t m = 0; m < 2; ++m) {
+            const double tau = slot.tau + dense.inside[m] * slot.dt;
+            std::memcpy(inside[m], h[s], n.state * sizeof(real));
+            add_weighted(inside[m], dt, dense.between + m * dense.stages, dense.stages, n.state, stage);
+            field.read(0, m, slot.segment, slot.sample, tau);
+        }
+        field.evaluator.evaluate(0, 2, inside.at.data(), kept.at.data(), known.at.data() + 1);
+        for (std::size_t m = 0; m < 2 && solve.given.speed_terms; ++m)
+            scale(known[1 + m], solve.speed(slot.segment, slot.sample, slot.tau + dense.inside[m] * slot.dt), n.state);
+        std::memcpy(known[0], slope(0, s), n.state * sizeof(real));
+        std::memcpy(known[3], slope(dense.stages - 1, s), n.state * sizeof(real));
+        std::memset(known[4], 0, n.state * sizeof(real));
+        add_weighted(known[4], 1, dense.b, dense.stages, n.state, stage);
+        solve.copy_state(h[s], nodes);
+        for (std::size_t k = 1; k < NODES; ++k) {
+            std::memset(error.data(), 0, n.state * sizeof(real));
+            add_weighted(error.data(), dt, dense.mix + (k - 1) * 5, 5, n.state, [&](std::size_t i) { return known[i]; });
+            solve.copy_state(error.data(), nodes + k * n.width);
+        }
+    }
+#endif
+
     double factor(std::size_t, double q) const { return __builtin_pow(q, -1 / solve.method.order); }
 
     void accept(std::size_t s) {
@@ -105,6 +153,9 @@ class Stages {
     Field field;
     Rows h, y, kept, k;
     Numbers error;
+#if !IMPLICIT
+    Rows inside{2, n.state}, known{5, n.state};  // of a step as a polynomial
+#endif
     std::array<real*, SLOTS> states{}, slopes{};  // of an evaluation
     // A method's calls of the field, for the slots that take a step.
     struct Calls final : FieldCalls {

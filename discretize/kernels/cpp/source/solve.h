@@ -47,6 +47,32 @@ inline double now() {
 
 extern "C" {
 
+// How the steps of an explicit pair become polynomials: by its slopes, `stages` of them with `nodes`, rows of `a` (stages, stages) and `b`
+// (stages,); by slopes at two shares `inside` of a step, in states by `between` (2, stages); and, dt times, by `mix` (NODES - 1, 5) of the
+// first slope, these two, the last one and the mean.
+struct CtrnnDense {
+    std::size_t stages;
+    const double *nodes, *a, *b, *inside, *between, *mix;
+};
+
+// What was before a solve of a field with delays, whose last columns of the projected input are `lags` states, each of a delay ago:
+// `pieces` polynomials of each sample, by `begins`, `lengths` (batch, pieces) and `nodes` (pieces, batch, NODES, state), which count by
+// `powers` (NODES, NODES) of the share of a piece that is over. In a segment, of `starts` and `ends`, a lag sees times from `low` to `high`
+// (lags, segments..). `dense`: where the steps that are taken become polynomials, else null. Of the way back: `of_steps` (steps, state),
+// cotangents of the states before the steps that were taken, or where `dense` of their nodes, (steps, NODES, state), those of a sample from
+// `first` (batch,) on; and where those of `nodes` and of `delays`, (lags, batch), are added to.
+struct CtrnnPast {
+    std::size_t lags, pieces;
+    const double *delays, *begins, *lengths;
+    const real* nodes;
+    const double *powers, *starts, *ends, *low, *high;
+    const CtrnnDense* dense;
+    const std::int64_t* first;
+    const real* of_steps;
+    real* of_nodes;
+    double* of_delays;
+};
+
 // What the caller gives, `first_step` 0 for a guess; `max_num_steps` of a sample in a segment, `most_steps` in all. All of it alive
 // as long as the solve. `keep`: how many steps of each sample are kept. Numbers of a segment are (segments,), or (segments, batch)
 // where `own`; lengths double, pieces the first rows of `projected` (rows, batch, columns) that a segment reads: `terms` of them,
@@ -55,7 +81,8 @@ extern "C" {
 // `speeds` (.., speed_terms): how fast the clock goes, as a polynomial in each segment; null for 1. `places` (segments + 1,): where the state
 // at that edge goes in hs (wanted, batch, state), or -1. c, a, b, e: those of a tableau, `atol` (state,); `jacobian_cost` in
 // evaluations of the field. `steps`, `taken` (batch,): where this is the rest of a solve, each sample's next
-// step, 0 for a guess, and how many it took before; else null. `method`: one that is a program, in place of c, a, b, e; else null.
+// step, 0 for a guess, and how many it took before; else null. `method`: one that is a program, in place of c, a, b, e; else null. `past`: of a field with
+// delays, else null.
 struct CtrnnProblem {
     std::size_t batch, segments, own, threads, keep, terms, chebyshev, speed_terms;
     const CtrnnModel* model;
@@ -72,6 +99,7 @@ struct CtrnnProblem {
     const std::int64_t* taken;
     real* hs;
     const struct CtrnnMethod* method;
+    const CtrnnPast* past;
 };
 
 // What became of one sample; `step`: what it would take next. cause: 0 it got there; 1 too many steps in a segment; 2 no step is short enough; 3 too many in all.
@@ -112,6 +140,13 @@ Shares polynomial_rates(std::size_t terms, double z, double rate) {
     return to;
 }
 
+// Of a state of the past: the piece, the weights of its nodes there, and how fast these change as time goes by.
+constexpr std::size_t NODES = 6;
+struct Seen {
+    const real* nodes;
+    std::array<real, NODES> weights, rates;
+};
+
 struct Step {
     std::size_t segment;
     double tau, dt;
@@ -130,6 +165,7 @@ struct Sample {
     CtrnnReport said{};
     std::vector<Step> steps;
     Numbers states;       // before each of them
+    Numbers nodes;        // (steps, NODES, state), where these become polynomials
     Numbers h, error;     // where it failed, and the error of a last try that was rejected
 };
 
@@ -138,6 +174,7 @@ struct Solve {
     const CtrnnProblem given;
     const Model model;
     const Method method;
+    const std::size_t columns;  // of the input alone, without the past
     std::vector<Sample> samples;
     const std::size_t slots;  // of a group
     std::size_t last_segment;  // beyond the one in which a sample failed nobody has to go; read and set by all threads
@@ -150,7 +187,8 @@ struct Solve {
 #else
           method(*p.method, p.order),
 #endif
-          samples(p.batch), slots(LANEWISE ? smaller(SLOTS, padded(p.batch)) : SLOTS), last_segment(p.segments) {}
+          columns(model.columns - (p.past ? p.past->lags * model.width : 0)), samples(p.batch),
+          slots(LANEWISE ? smaller(SLOTS, padded(p.batch)) : SLOTS), last_segment(p.segments) {}
 
     void land() { __atomic_fetch_add(&landed, 1, __ATOMIC_RELAXED); }
     bool beyond_last(std::size_t segment) const { return segment > __atomic_load_n(&last_segment, __ATOMIC_RELAXED); }
@@ -163,7 +201,7 @@ struct Solve {
     std::size_t at(std::size_t segment, std::size_t sample) const { return given.own ? segment * given.batch + sample : segment; }
     double length(std::size_t segment, std::size_t sample) const { return given.lengths[at(segment, sample)]; }
     const real* projected(std::size_t piece, std::size_t sample) const {
-        return given.projected + (piece * given.batch + sample) * model.columns;
+        return given.projected + (piece * given.batch + sample) * columns;
     }
     std::size_t piece(std::size_t segment, std::size_t sample) const { return std::size_t(given.pieces[at(segment, sample)]); }
     // How far through its piece: 0 for held inputs. Beyond the ends of a segment the input stands still.
@@ -192,10 +230,10 @@ struct Solve {
     // The sum of the rows of a piece; and its cotangent, to these.
     void sum_up(std::size_t segment, std::size_t sample, const Shares& shares, real* to) const {
         const std::size_t first = piece(segment, sample);
-        fill(to, model.columns, real(0));
+        fill(to, columns, real(0));
         for (std::size_t d = 0; d < given.terms; ++d) {
             const real* from = projected(first + d, sample);
-            for (std::size_t i = 0; i < model.columns; ++i) to[i] += shares[d] * from[i];
+            for (std::size_t i = 0; i < columns; ++i) to[i] += shares[d] * from[i];
         }
     }
     void give_rows(std::size_t segment, std::size_t sample, const Shares& shares, const real* of, real* of_projected) const {
@@ -212,6 +250,77 @@ struct Solve {
     // The cotangent of the projected input at a time, to its rows.
     void give(std::size_t segment, std::size_t sample, double tau, const real* of, real* of_projected) const {
         give_rows(segment, sample, shares(segment, sample, tau), of, of_projected);
+        if (given.past) give_past(segment, sample, tau, of + columns);
+    }
+    // What a lag sees at a time: by the piece that is meant, where that may be said on either side of a knot.
+    Seen seen(std::size_t lag, std::size_t segment, std::size_t sample, double tau) const {
+        const CtrnnPast& past = *given.past;
+        const std::size_t i = at(segment, sample), j = lag * given.segments * (given.own ? given.batch : 1) + i;
+        const double now_ = __builtin_fmax(__builtin_fmin(past.starts[i] + tau, past.ends[i]), past.starts[i]);
+        const double t = now_ - past.delays[lag];
+        const double inside = __builtin_fmin(__builtin_fmax(t, past.low[j]), __builtin_fmax(past.low[j], past.high[j]));
+        const double* begins = past.begins + sample * past.pieces;
+        std::size_t first = 0, end = past.pieces;  // the first that begins no earlier
+        while (first < end) {
+            const std::size_t middle = (first + end) / 2;
+            if (begins[middle] < inside) first = middle + 1;
+            else end = middle;
+        }
+        const std::size_t piece = first ? first - 1 : 0;
+        const double length = past.lengths[sample * past.pieces + piece];
+        const double whole = length > 0 ? length : 1.0, share = (t - begins[piece]) / whole;
+        Seen found{past.nodes + (piece * given.batch + sample) * NODES * model.width, {}, {}};
+        for (std::size_t k = 0; k < NODES; ++k) {
+            double value = 0, rate = 0;  // Horner's scheme, of the polynomial and its derivative
+            for (std::size_t power = NODES; power-- > 0;) {
+                rate = rate * share + value;
+                value = value * share + past.powers[power * NODES + k];
+            }
+            found.weights[k] = real(value), found.rates[k] = real(rate / whole);
+        }
+        return found;
+    }
+    // All states of the past, with room beyond for a vector.
+    void read_past(std::size_t segment, std::size_t sample, double tau, real* to) const {
+        const std::size_t width = model.width;
+        for (std::size_t lag = 0; lag < given.past->lags; ++lag, to += width) {
+            const Seen there = seen(lag, segment, sample, tau);
+            for (std::size_t i = 0; i < width; i += LANES) {
+                vec state = there.weights[0] * load(there.nodes + i, width - i);
+                for (std::size_t k = 1; k < NODES; ++k) state += there.weights[k] * load(there.nodes + k * width + i, width - i);
+                store(to + i, state);
+            }
+        }
+    }
+    // Their cotangents, to the nodes and the delays.
+    void give_past(std::size_t segment, std::size_t sample, double tau, const real* of) const {
+        const CtrnnPast& past = *given.past;
+        const std::size_t width = model.width;
+        for (std::size_t lag = 0; lag < past.lags; ++lag, of += width) {
+            const Seen there = seen(lag, segment, sample, tau);
+            real* to = past.of_nodes + (there.nodes - past.nodes);
+            double later = 0;
+            for (std::size_t k = 0; k < NODES; ++k) {
+                vec total{};
+                for (std::size_t i = 0; i < width; i += LANES) {
+                    const std::size_t left = smaller(width - i, LANES);
+                    const vec by = load(of + i, left);
+                    const vec sum = load(to + k * width + i, left) + there.weights[k] * by;
+                    std::memcpy(to + k * width + i, &sum, left * sizeof(real));
+                    total += load(there.nodes + k * width + i, left) * by;
+                }
+                for (std::size_t lane = 0; lane < LANES; ++lane) later += double(there.rates[k] * total[lane]);
+            }
+            past.of_delays[lag * given.batch + sample] -= later;
+        }
+    }
+    const CtrnnDense* dense() const { return given.past ? given.past->dense : nullptr; }
+    // The cotangent of the state before a step, of what reads it beside the step, and where steps become polynomials those of the
+    // other nodes; null where nothing does.
+    const real* of_step(std::size_t sample, std::size_t number) const {
+        if (!given.past) return nullptr;
+        const std::size_t each = (dense() ? NODES : 1) * model.width;
+        return given.past->of_steps + (std::size_t(given.past->first[sample]) + number) * each;
     }
     // How fast the clock goes.
     real speed(std::size_t segment, std::size_t sample, double tau) const {
@@ -255,8 +364,8 @@ struct Solve {
 
     bool moves() const { return given.share || given.speed_terms; }
     void give_sample(std::size_t piece, std::size_t sample, real share, const real* of, real* of_projected) const {
-        real* to = of_projected + (piece * given.batch + sample) * model.columns;
-        for (std::size_t i = 0; i < model.columns; ++i) to[i] += share * of[i];
+        real* to = of_projected + (piece * given.batch + sample) * columns;
+        for (std::size_t i = 0; i < columns; ++i) to[i] += share * of[i];
     }
     void write(std::size_t edge, std::size_t sample, const real* h) const {
         if (given.places[edge] < 0) return;
@@ -271,6 +380,7 @@ struct TakenStep {
     Step step;
     const real* h;
     real* of_h;
+    const real* of_nodes;  // of a step that became a polynomial
 };
 
 // Round after round of the samples in their slots, the next sample in as soon as a slot is free. True once none is left, false

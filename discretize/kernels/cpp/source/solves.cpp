@@ -177,6 +177,13 @@ class SolverState {
             const std::size_t before = sample.states.size();
             sample.states.resize(before + n.width);
             solve.copy_state(stages.state(s), sample.states.data() + before);
+#if !LANEWISE && !IMPLICIT
+            if (solve.dense()) {
+                const std::size_t nodes = sample.nodes.size();
+                sample.nodes.resize(nodes + NODES * n.width);
+                stages.interpolate(s, sample.nodes.data() + nodes);
+            }
+#endif
         }
         stages.accept(s);
         slot.differentiated = false;
@@ -266,11 +273,16 @@ class Return {
             const Sample& sample = solve.samples[slot.sample];
             const std::size_t last = slot.left - 1;
             solve.copy_state(sample.states.data() + last * n.width, starts[s]);
-            taken.push_back({slot.sample, sample.steps[last], starts[s], of_h[s]});
+            const real* of_nodes = solve.dense() ? solve.of_step(slot.sample, last) : nullptr;
+            taken.push_back({slot.sample, sample.steps[last], starts[s], of_h[s], of_nodes});
         }
         steps_back.run(taken);
         for (std::size_t s : on) {
-            --slots[s].left;
+            const std::size_t before = --slots[s].left;
+            if (const real* more = solve.of_step(slots[s].sample, before)) {
+                solve.copy_state(more, given.data());
+                add_to(of_h[s], given.data(), n.state);
+            }
             ahead(s);
         }
     }
@@ -393,6 +405,12 @@ EXPORTED void ctrnn_solve_steps(const Task* task, std::size_t sample, std::int64
         tau[k] = one.steps[k].tau;
         std::memcpy(h + k * solve.model.width, one.states.data() + k * solve.model.width, solve.model.width * sizeof(real));
     }
+}
+
+// The polynomials of the steps a sample took, (accepted, NODES, state).
+EXPORTED void ctrnn_solve_nodes(const Task* task, std::size_t sample, real* to) {
+    const Numbers& nodes = solve_of(task).samples[sample].nodes;
+    if (!nodes.empty()) std::memcpy(to, nodes.data(), nodes.size() * sizeof(real));
 }
 
 // The weights' gradients, of each program of the model. Once, when the way back is done.

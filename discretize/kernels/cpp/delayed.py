@@ -1,0 +1,176 @@
+r"""Solve one block of an equation with delays by a compiled kernel: source/solves.cpp, whose field reads the past as polynomials.
+
+The block gives its states at the edges and those before its steps, both with gradients, from which later blocks read.
+"""
+
+from __future__ import annotations
+
+import copy
+import ctypes
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ctrnn.inputs.segment_input import SegmentInput
+from discretize.errors import Failure
+from discretize.kernels.cpp.programs import CtrnnDense, CtrnnPast, CtrnnProblem
+from discretize.kernels.cpp.solving import ALL_STEPS, KernelRun, KernelSolve, Model
+from discretize.kernels.solved import Solved, SolveRequest
+from discretize.solvers.adaptive import AdaptiveEngine
+from discretize.solvers.continuation import BY_SLOPES, INSIDE, QUINTIC, Continuation, Pieces
+from discretize.solvers.kept import MOST_BYTES, KeptSteps, StepLog
+from discretize.solvers.past import PastPath
+from discretize.solvers.segments import Chain
+
+if TYPE_CHECKING:
+    from discretize.solvers.tableaus import EmbeddedRungeKutta
+
+__all__ = ["solved_with_past"]
+
+POWERS = np.array(QUINTIC, dtype=np.float64)
+# Nodes but the first, over dt, by the slopes at the start, at `INSIDE` and at the end, and the mean.
+MIX = np.stack([np.eye(5)[0], *BY_SLOPES, np.eye(5)[4], np.eye(5)[3]])
+
+
+def solved_with_past(model: Model, request: SolveRequest, tensors: Sequence[Any], whole: Chain) -> Solved:
+    """The block by that model's kernel; tensors: the projected input, h0, the nodes of the past, the delays, and the weights that
+    the model takes; whole: the chain as torch reads it."""
+    h0 = tensors[1]
+    wanted = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
+    keep = ALL_STEPS if wanted else MOST_BYTES // (h0.numel() * h0.element_size())
+    whole = copy.copy(whole)
+    whole.own_times = True  # a kernel's samples step on their own
+    run = _BlockRun(model, request, keep)
+    run.whole = whole
+    states = KernelSolve.apply(run, *tensors) if wanted else run.forward(*tensors)
+    hs, of_steps = run.parted(states)
+    edges = run.edges[run.edges <= run.reached]
+    kept = None if run.taken is None else run.of_graph(run.taken, of_steps)
+    hs = hs if run.failed.cause == 0 else hs[: len(edges)]
+    return Solved(edges, hs, run.failure(), whole, lambda: kept, run.name, differentiable=True)
+
+
+class _BlockRun(KernelRun):
+    """A solve of a block by the kernel. `whole`: its chain as torch reads it; `taken`: the steps, without gradients."""
+
+    whole: Chain
+    taken: KeptSteps | None
+
+    def forward(self, projected: Tensor, h0: Tensor, *others: Any) -> Tensor:
+        """The states at the wanted edges, and those before the steps of each sample, or where there are polynomials the nodes of
+        these: (edges batch + steps, or 6 steps, state)."""
+        nodes, delays, *weights = others
+        self.nodes, self.delays = (tensor.detach().contiguous() for tensor in (nodes, delays))
+        hs = super().forward(projected, h0, *weights)
+        self.taken = super().steps()
+        if self.taken is None:
+            return hs.flatten(0, 1)
+        return torch.cat([hs.flatten(0, 1), self.taken.states[0] if self.dense is None else self._nodes()])
+
+    def _nodes(self) -> Tensor:
+        counts = self.engine.counts.accepted
+        nodes, first = self.h0.new_empty(int(counts.sum()), len(QUINTIC), self.h0.shape[1]), 0
+        for row, count in enumerate(counts.tolist()):
+            self.library.ctrnn_solve_nodes(self.task.pointer, row, nodes[first : first + count].data_ptr())
+            first += count
+        return nodes.flatten(0, 1)
+
+    def parted(self, states: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the states at edges, (edges, batch, state), and what is of steps, of what is like the result of `forward`."""
+        batch = len(self.h0)
+        at_edges, of_steps = states.split([len(self.edges) * batch, len(states) - len(self.edges) * batch])
+        return at_edges.unflatten(0, (len(self.edges), batch)), of_steps
+
+    def of_graph(self, taken: KeptSteps, of_steps: Tensor) -> KeptSteps:
+        """Return the steps with what `forward` gave of them."""
+        nodes = None if self.dense is None else of_steps.unflatten(0, (-1, len(QUINTIC)))
+        return replace(taken, states=[of_steps if nodes is None else nodes[:, 0]], nodes=nodes)
+
+    def backward(self, grad: Tensor) -> list[Tensor | None]:
+        of_hs, of_steps = (part.resolve_neg().contiguous() for part in self.parted(grad))
+        of_nodes, of_delays = torch.zeros_like(self.nodes), self.delays.new_zeros(len(self.delays), len(self.h0))
+        self.past.of_steps, self.past.of_nodes, self.past.of_delays = (x.data_ptr() for x in (of_steps, of_nodes, of_delays))
+        of_projected, of_h0, *of_weights = super().backward(of_hs)
+        return [of_projected, of_h0, of_nodes, of_delays.sum(1), *of_weights]
+
+    def failure(self) -> Failure | None:
+        self.chain = self.whole
+        return super().failure()
+
+    def _problem(self, hs: Tensor) -> CtrnnProblem:
+        problem, seen, edges = super()._problem(hs), self.request.chain.past, self.request.chain.edges.detach().numpy()
+        assert seen is not None
+        own = self.arrays["lengths"].ndim > 1
+        edges = np.broadcast_to(
+            edges[:, None] if own and edges.ndim == 1 else edges, (len(edges), *self.arrays["lengths"].shape[1:])
+        )
+        self.of_past = {
+            "delays": self.delays.numpy(),
+            "begins": np.ascontiguousarray(seen.pieces.begin.mT.numpy()),
+            "lengths": np.ascontiguousarray(seen.pieces.length.mT.numpy()),
+            "nodes": self.nodes.numpy(),
+            "powers": POWERS,
+            "starts": np.ascontiguousarray(edges[:-1]),
+            "ends": np.ascontiguousarray(edges[1:]),
+            "low": self._by_segment(seen.low, own),
+            "high": self._by_segment(seen.high, own),
+        }
+        arrays = _addresses(self.of_past)
+        self.dense = self._dense()
+        if self.dense is not None:
+            self.used += 3  # slopes inside of a step, and at its end
+            arrays["dense"] = ctypes.addressof(self.dense)
+        self.past = CtrnnPast(lags=len(self.delays), pieces=len(seen.pieces.begin), **arrays)
+        problem.past = ctypes.addressof(self.past)
+        return problem
+
+    def _dense(self) -> CtrnnDense | None:
+        """How the steps of a pair become polynomials in the kernel; None where they do in torch."""
+        if not self.control.method.dense or (written := self.model.method) is None:
+            return None
+        method = cast("EmbeddedRungeKutta", self.control.method)
+        stages, numbers = len(method.a) + 1, written.kernel.numbers
+        if not numbers.pulled == len(numbers.back) == stages - 1:  # through a stage that nothing reads there is no way back
+            return None
+        self.of_dense = {
+            "nodes": np.array([0, *method.nodes], dtype=np.float64),
+            "a": method._matrix(),
+            "b": np.array([*method.weights, 0], dtype=np.float64),
+            "inside": np.array(INSIDE),
+            "between": np.stack([method._between(share) for share in INSIDE]),
+            "mix": MIX,
+        }
+        return CtrnnDense(stages=stages, **_addresses(self.of_dense))
+
+    def _by_segment(self, times: np.ndarray, own: bool) -> np.ndarray:
+        shape = (len(times), *self.arrays["lengths"].shape)
+        return np.ascontiguousarray(np.broadcast_to(times[..., None] if own and times.ndim == 2 else times, shape))
+
+    def _count(self, batch: int) -> None:
+        super()._count(batch)
+        self.of_past["first"] = np.cumsum([0, *self.engine.counts.accepted[:-1]])
+        self.past.first = self.of_past["first"].ctypes.data
+
+    def states_by_engine(self, projected: Tensor, h0: Tensor, *others: Any) -> Tensor:
+        nodes, delays, *weights = others
+        past, x, seen, chain = self.whole.driven.path, self.path, self.request.chain.past, copy.copy(self.whole)
+        assert isinstance(past, PastPath)
+        chain.field = self.model.field(*weights)
+        read = past.by(x.unchecked(projected, x.knots), Pieces(seen.pieces.begin, seen.pieces.length, nodes), delays)
+        chain.path = SegmentInput(read, self.whole.path.pieces)
+        anew, kept = AdaptiveEngine(self.control), {0: h0}
+        anew.log = StepLog()
+        anew.solve(chain, h0, anew.start(chain, len(h0)), kept.__setitem__)
+        steps = anew.log.steps()
+        assert steps is not None
+        of_steps = Continuation(self.control.method, chain, steps)
+        of_each = steps.before(of_steps.order) if self.dense is None else of_steps.polynomials().flatten(0, 1)
+        return torch.cat([*(kept[edge] for edge in self.edges), of_each])
+
+
+def _addresses(arrays: dict[str, np.ndarray]) -> dict[str, int]:
+    return {name: array.ctypes.data for name, array in arrays.items()}

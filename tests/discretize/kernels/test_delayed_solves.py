@@ -1,0 +1,205 @@
+"""Blocks of equations with delays by compiled kernels: the same states, steps and gradients as by steps in torch."""
+
+import pytest
+import torch
+from conformance import ROUNDING, agree, kernels_for_all, ran
+from torch.testing import assert_close
+
+import ctrnn
+from ctrnn.fields.parts import affine
+from ctrnn.parts import Affine
+from discretize import EmbeddedRungeKutta, Event, SolverError, StepDoubling, integrate
+from discretize.solvers.pairs import Dopri5
+
+TWICE = {"dtype": torch.float64}
+FINE = {"rtol": 1e-7, "atol": 1e-8}
+
+
+class Echo(ctrnn.DelayedField):
+    """A gated cell that hears itself, some delays ago."""
+
+    def __init__(self, units, delays, learn=False, dtype=torch.float64):
+        super().__init__(2, units, delays, learn=learn)
+        given = {"dtype": dtype, "generator": torch.Generator().manual_seed(units)}
+        self.drive = Affine(2, units, outputs=units, **given)
+        self.gate = torch.nn.Parameter(torch.linspace(-1, 1, units, dtype=dtype))
+
+    @affine
+    def project(self, x):
+        return self.drive.project(x)
+
+    def flow(self, projected, h, past):
+        heard = sum((k + 1) * each for k, each in enumerate(past)) / len(past)
+        return torch.sigmoid(self.gate + past[-1]) * (torch.tanh(self.drive.flow(projected, heard)) - h)
+
+
+class Without(EmbeddedRungeKutta):
+    """A pair whose steps become polynomials by states of its own within them."""
+
+    order, c, a, b, e = Dopri5.order, Dopri5.c, Dopri5.a, Dopri5.b, Dopri5.e
+
+
+def drawn(*size, seed=0, dtype=torch.float64):
+    return torch.rand(*size, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+
+
+HISTORIES = {
+    "held": lambda h0: None,
+    "a state": lambda h0: 0.5 * h0.detach() + 0.2,
+    "straight": lambda h0: ctrnn.LinearPath(
+        torch.cat([drawn(2, *h0.shape, seed=3).to(h0), h0.detach()[None]]), torch.tensor([-3.0, -0.8, 0.0], **TWICE)
+    ),
+    "cubic": lambda h0: ctrnn.HermitePath(drawn(3, *h0.shape, seed=4).to(h0), torch.tensor([-3.0, -0.9, 0.1], **TWICE)),
+}
+PATHS = {"held": ctrnn.HeldPath, "straight": ctrnn.LinearPath, "cubic": ctrnn.HermitePath}
+
+
+def solve(delays=(0.7,), history="held", path="held", units=3, batch=2, dtype=torch.float64, learn=True, ts=None, **how):
+    """Run by a kernel or by steps, for `agree`: states, those between, how many steps, and gradients."""
+    ts = torch.tensor([0.0, 0.5, 1.6, 2.5]) if ts is None else ts
+
+    def run(fused):
+        field = Echo(units, list(delays), learn, dtype)
+        x = drawn(5, batch, 2, seed=1, dtype=dtype).requires_grad_()
+        h0 = drawn(batch, units, seed=2, dtype=dtype).requires_grad_()
+        knots = torch.linspace(0, 2.5, 6 if path == "held" else 5, **TWICE)
+        solved = integrate(field, PATHS[path](x, knots), h0, ts, history=HISTORIES[history](h0), fused=fused, **FINE | how)
+        between = solved(torch.tensor([0.3, 1.1, 2.2], **TWICE))
+        weights = drawn(*solved.hs.shape, seed=5, dtype=dtype)
+        learned = [x, h0, *field.parameters()]
+        found = torch.autograd.grad((weights * solved.hs).sum() + between.square().sum(), learned)
+        steps = torch.tensor(solved.stats["accepted_steps_of_samples"] + solved.stats["rejected_steps_of_samples"], dtype=dtype)
+        results = {"hs": solved.hs.detach(), "between": between.detach()}
+        results |= {"steps": steps} if dtype == torch.float64 else {}  # float32 rounds errors, and proposes other steps
+        return results | {f"gradient {k}": each for k, each in enumerate(found)}, solved.stats
+
+    return run
+
+
+CASES = {
+    "one delay": {},
+    "given, not learned": {"learn": False},
+    "several": {"delays": (1.3, 0.4, 0.9), "units": 5},
+    "a delay longer than all": {"delays": (2.8, 0.6)},
+    "one sample": {"batch": 1},
+    "more samples than slots": {"batch": 19},
+    "many units": {"units": 37},
+    "one unit": {"units": 1},
+    "a history that ends elsewhere": {"history": "a state"},
+    "a history of lines": {"history": "straight", "delays": (1.1, 0.4)},
+    "a history of cubics": {"history": "cubic"},
+    "a line": {"path": "straight"},
+    "cubics": {"path": "cubic"},
+    "times of each sample": {"ts": torch.tensor([[0.0, 0.0], [0.4, 0.6], [2.2, 2.5]])},
+    "on a clock": {
+        "batch": 1,
+        "speed": ctrnn.LinearPath(torch.tensor([[[1.0]], [[1.5]]], **TWICE), torch.tensor([0.0, 2.5], **TWICE)),
+    },
+    "tsit5": {"method": "tsit5"},
+    "bosh3": {"method": "bosh3", "rtol": 1e-5},
+    "adaptive_heun": {"method": "adaptive_heun", "rtol": 1e-4, "atol": 1e-4},
+    "a pair without a polynomial": {"method": Without()},
+    "a program": {"method": StepDoubling("midpoint"), "rtol": 1e-4, "atol": 1e-4},
+    "short steps": {"max_step": 0.11},
+    "an atol for each unit": {"atol": torch.tensor([1e-8, 1e-6, 1e-9], **TWICE)},
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_kernel_takes_the_steps_that_torch_takes(case):
+    agree("compiled", solve(**CASES[case]), ROUNDING[torch.float64])
+
+
+@pytest.mark.parametrize("case", ["one delay", "several", "bosh3"])
+def test_float32_agrees_to_its_tolerance(case):
+    how = CASES[case] | {"dtype": torch.float32, "rtol": 1e-4, "atol": 1e-4}
+    agree("compiled", solve(**how), 2e-3)  # steps may be others, each to a tolerance of 1e-4
+
+
+def test_a_function_of_the_time_has_a_kernel_and_gradients_to_its_delays():
+    def run(fused):
+        delays, h0 = torch.tensor([0.5, 1.2], requires_grad=True, **TWICE), drawn(2, 2).requires_grad_()
+        ts = torch.tensor([0.0, 1.0, 3.0])
+        f = lambda t, h, past: torch.cos(t) - past[0] * past[1]  # noqa: E731
+        solved = integrate(f, None, h0, ts, delays=delays, fused=fused, **FINE)
+        found = torch.autograd.grad(solved.hs[1:].square().sum(), [delays, h0])
+        return {"hs": solved.hs.detach(), "of delays": found[0], "of h0": found[1]}, solved.stats
+
+    agree("compiled", run, ROUNDING[torch.float64])
+
+
+def test_mackey_glass_has_the_states_of_its_closed_form_over_the_first_delay():
+    h0 = torch.full((1, 1), 0.5, **TWICE)
+    f = lambda t, h, past: 2 * past[0] / (1 + past[0] ** 8) - h  # noqa: E731
+    with kernels_for_all():
+        solved = integrate(f, None, h0, torch.tensor([0.0, 1.0]), delays=1.5, rtol=1e-10, atol=1e-10)
+    ran(solved.stats, "compiled")
+    rest = 1 / (1 + 0.5**8)
+    assert_close(solved.hs[-1], rest + (h0 - rest) * torch.exp(torch.tensor(-1.0, **TWICE)), rtol=1e-9, atol=0)
+
+
+def test_second_derivatives_are_those_of_the_steps():
+    def run(fused):
+        field = Echo(2, [0.7])
+        x, h0 = drawn(2, 1, 2, seed=1).requires_grad_(), drawn(1, 2, seed=2).requires_grad_()
+        path = ctrnn.HeldPath(x, torch.tensor([0.0, 1.0, 1.7], **TWICE))
+        solved = integrate(field, path, h0, torch.tensor([0.0, 1.7]), fused=fused, rtol=1e-4, atol=1e-4)
+        (slope,) = torch.autograd.grad(solved.hs[-1].square().sum(), h0, create_graph=True)
+        again = torch.autograd.grad(slope.sum(), [x, h0, field.gate])
+        return {f"second {k}": each for k, each in enumerate(again)}, solved.stats
+
+    agree("compiled", run, ROUNDING[torch.float64])
+
+
+def test_blocks_that_read_a_history_of_another_kind_are_left_to_steps_alone():
+    def run(fused):
+        h0 = drawn(1, 2).requires_grad_()
+        f = lambda t, h, past: torch.tanh(past[0]) - h  # noqa: E731
+        late = lambda t: torch.sin(t) * torch.ones(1, 2, **TWICE)  # noqa: E731
+        solved = integrate(f, None, h0, torch.tensor([0.0, 4.0]), delays=1.0, history=late, fused=fused, **FINE)
+        return {"hs": solved.hs.detach(), "of h0": torch.autograd.grad(solved.hs[-1].sum(), h0)[0]}, solved.stats
+
+    with kernels_for_all():
+        (mine, stats), (theirs, _) = run(True), run(False)
+    reason = "the states before the start are no polynomial of time that kernels read"
+    assert (stats["engine"], stats["engine_why"]) == ("steps", f"1 of 4 blocks: {reason}")
+    assert_close(mine, theirs, rtol=1e-12, atol=1e-12)
+    with pytest.raises(ValueError, match=f"there is no kernel: {reason}"):
+        run("always")
+
+
+@pytest.mark.parametrize(
+    ("how", "why"),
+    [
+        ({"method": "rodas5p"}, r"fields with delays have no kernel by Rodas5P"),
+        ({"delays": [lambda t: 1 + 0.1 * torch.sin(t)]}, "a delay is a function of time"),
+    ],
+    ids=["rodas5p", "a delay of time"],
+)
+def test_what_has_no_kernel_says_why(how, why):
+    f = lambda t, h, past: torch.tanh(past[0]) - h  # noqa: E731
+    with pytest.raises(ValueError, match=why):
+        integrate(f, None, drawn(1, 2), torch.tensor([0.0, 2.0]), fused="always", **{"delays": 1.0} | how)
+
+
+def test_events_are_found_and_end_samples():
+    def run(fused):
+        h0 = (1 + drawn(3, 1)).requires_grad_()
+        f = lambda t, h, past: -2 * past[0]  # noqa: E731
+        stop = Event(lambda t, h: h[:, 0], terminal=True)
+        solved = integrate(f, None, h0, torch.tensor([0.0, 4.0]), delays=0.6, events=stop, fused=fused, **FINE)
+        times = solved.events[0].times
+        return {"times": times.detach(), "of h0": torch.autograd.grad(times.sum(), h0)[0]}, solved.stats
+
+    agree("compiled", run, 1e-6)  # times are found to the tolerance of the solve
+
+
+def test_a_solve_that_fails_says_the_same():
+    def run(fused):
+        f = lambda t, h, past: past[0] * h * h  # noqa: E731
+        with pytest.raises(SolverError) as raised:
+            integrate(f, None, torch.full((2, 1), 1.0, **TWICE), torch.tensor([0.0, 5.0]), delays=0.3, fused=fused)
+        return str(raised.value)
+
+    with kernels_for_all():
+        assert run(True) == run(False)
