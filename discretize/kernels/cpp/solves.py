@@ -172,14 +172,13 @@ def _library(lanes: bool, needs: SolveNeeds, dtype: torch.dtype) -> tuple[CppSou
 
 class SolveEngine(NamedTuple):
     """A way to run written kernels: `reason` why it has none for tensors like this one; what writes a program
-    down, the best first; what makes a kernel of it; `libraries` that kernels of any field need for a method; whether `atol` may
-    be one for each unit; and what makes a program of a method, None where there is no driver for those."""
+    down, the best first; what makes a kernel of it; `libraries` that kernels of any field need for a method; and what makes a
+    program of a method, None where there is no driver for those."""
 
     reason: Callable[[Tensor], str | None]
     writers: Callable[[FlowModule, SolveNeeds, torch.dtype], Sequence[Writer[Any]]]
     made: Callable[[FlowModule, torch.dtype, SolveNeeds, Program[Any], Recorder], SolveKernel | str]
     libraries: Callable[[Writer[Any], SolveNeeds, torch.dtype, EmbeddedMethod], Libraries] = lambda *_: ()
-    each_atol: bool = True
     method: Callable[[EmbeddedMethod, int, torch.dtype, bool], WrittenMethod | str] | None = None
 
 
@@ -206,8 +205,6 @@ def plan_by(how: SolveEngine, request: SolveRequest, fused: Fused) -> SolvePlan 
     """Find the kernel that is written for a field's code, or why there is none."""
     chain, h0, engine, stored = request.chain, request.h0, request.engine, request.stored
     why = tracing_reason() or no_kernel(chain) or how.reason(h0) or _no_program(how, engine.control.method, h0)
-    if why is None and isinstance(engine.control.atol, Tensor) and not how.each_atol:
-        why = "an `atol` for each unit has no kernel on GPUs"
     if why is None and isinstance(chain.driven.path, PastPath) and (engine.control.method.implicit or how.method is None):
         why = f"fields with delays have no kernel {'on GPUs' if how.method is None else f'by {engine.control.method!r}'}"
     if why is None and engine.control.method.implicit and declares_jacobian(chain.field):

@@ -152,7 +152,7 @@ if SPEEDS > 0:
 FORWARD = """
 @triton.jit
 def forward(
-    projected, h0, lengths, pieces, shares, rates, speeds, places, table, settings, limits, first_steps, steps_before,
+    projected, h0, lengths, pieces, shares, rates, speeds, places, table, settings, atols, limits, first_steps, steps_before,
     hs, kept, steps, numbers, counts, ends, scratch,
     $WEIGHTS
     batch, segments, stages, room, of_segment, of_sample, width,
@@ -165,8 +165,9 @@ def forward(
     $COLUMNS
     $BEFORE
     unit = M_STATE
-    rtol, atol, inverse_order = tl.load(settings), tl.load(settings + 1), tl.load(settings + 2)
-    min_step, max_step = tl.load(settings + 3), tl.load(settings + 4)
+    rtol, inverse_order = tl.load(settings), tl.load(settings + 1)
+    min_step, max_step = tl.load(settings + 2), tl.load(settings + 3)
+    at_atol = atols + rows * 0 + C_STATE
     most_tried, most_taken = tl.load(limits), tl.load(limits + 1)
     at_scratch = scratch + rows * width
     at_y = at_scratch + SCRATCH
@@ -211,7 +212,8 @@ def forward(
             # y - y is nan where a step went to infinity, which by its own measure would be no error at all.
             error = error + (y - y)
             size = tl.where(tl.abs(y) > tl.abs(h), tl.abs(y), tl.abs(h))
-            q = largest(error / (atol.to(REAL) + rtol.to(REAL) * size), inside & unit)
+            atol = tl.load(at_atol, mask=inside & unit, other=1.0)
+            q = largest(error / (atol + rtol.to(REAL) * size), inside & unit)
             q = tl.where(q != q, float("inf"), q)
             finite = q < float("inf")
             takes = alive & ((q <= 1.0) | (finite & (dt <= min_step)))
@@ -261,7 +263,7 @@ def forward(
             known = known & ~landed
             alive = alive & (segment < segments)
         else:
-            scale = atol.to(REAL) + rtol.to(REAL) * tl.abs(h)
+            scale = tl.load(at_atol, mask=inside & unit, other=1.0) + rtol.to(REAL) * tl.abs(h)
             slope = tl.load(at_slopes + C_STATE, mask=inside & unit, other=0.0)
             if mode == 0:
                 fast = largest(slope / scale, inside & unit)

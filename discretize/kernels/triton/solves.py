@@ -168,7 +168,7 @@ class TritonRun(KernelRun):
         self.ends: Tensor = like.new_empty(2, batch, state)
         width = self._widths(state)[0]
         given = (
-            *(self.projected, like, *self.segments, self.table, self.settings, self.limits, *self.before),
+            *(self.projected, like, *self.segments, self.table, self.settings, self.atols, self.limits, *self.before),
             *(hs, self.states, self.steps_taken, self.numbers, self.counts, self.ends, like.new_empty(batch, width)),
         )
         sizes = (batch, len(self.chain), stages, room, *self.strides, width)
@@ -212,9 +212,11 @@ class TritonRun(KernelRun):
 
     def _read_settings(self) -> None:
         control = self.engine.control
-        settings = [control.rtol, float(control.atol), 1 / control.method.error_order, control.min_step, control.max_step]
+        settings = [control.rtol, 1 / control.method.error_order, control.min_step, control.max_step]
         most = (control.max_num_steps, self.most or control.most_steps(len(self.chain)))
         self.settings: Tensor = torch.tensor(settings, dtype=torch.float64, device=self.h0.device)
+        atol = torch.as_tensor(control.atol, dtype=self.h0.dtype, device=self.h0.device)
+        self.atols: Tensor = atol.detach().expand(self.h0.shape[-1]).contiguous()
         self.limits: Tensor = torch.tensor([min(each, ALL_STEPS) for each in most], device=self.h0.device)
         batch, first = len(self.h0), control.given_first_step or 0.0
         before = self.carried or (np.full(batch, first), np.zeros(batch, np.int64))
@@ -310,4 +312,4 @@ def _writers(module: FlowModule, needs: SolveNeeds, dtype: torch.dtype) -> Seque
     return (recorder(0) if needs.implicit else solve_writer(dtype),)
 
 
-plan_triton = partial(plan_by, SolveEngine(triton_reason, _writers, _made, each_atol=False))
+plan_triton = partial(plan_by, SolveEngine(triton_reason, _writers, _made))
