@@ -11,115 +11,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from discretize.kernels.cpp.rows import PREAMBLE, CallNumbers, CppText, RowPass, structure
-from discretize.kernels.record.attempt import START
+from discretize.kernels.record.calls import AttemptCalls
 from discretize.kernels.record.functions import number
 from discretize.kernels.record.phases import ProgramValues, phases
 from discretize.kernels.record.recording import UnknownOperation
-from discretize.kernels.record.values import CALLS, Value, ValuePool, ancestors, is_zero
+from discretize.kernels.record.values import CALLS, Value, ancestors
 
 __all__ = ["attempt_written"]
-
-LINEAR = ("add", "sub", "neg", "sum", "spread", "slice", "cat", "strided", "jacobian_product")
-
-
-@dataclass
-class _Rewritten:
-    """The values of an attempt in which slopes are calls of the field at a state, and cotangents of states are pulled back."""
-
-    given: ProgramValues
-    pool: ValuePool = field(default_factory=ValuePool)
-    made: dict[Value, Value] = field(default_factory=dict)
-    parts: dict[tuple[str, int], Value] = field(default_factory=dict)
-    nothing: set[Value] = field(default_factory=set)  # cotangents that come of slopes through which nothing goes back
-
-    @property
-    def width(self) -> int:
-        return self.given.gradients["h"].width
-
-    @property
-    def count(self) -> int:
-        """How many slopes there are."""
-        return self.given.following.width // self.width - 2
-
-    def answer(self, place: int) -> Value:
-        """The state at that place: one of a slope, then the next one and the error."""
-        return self.of(self.pool.slice(self.given.following, place * self.width, self.width))
-
-    def of(self, value: Value) -> Value:
-        """The value so rewritten."""
-        for each in ancestors([value], set(self.made)):
-            if each.operation == "slope":
-                self.made[each] = self._slope(each.settings[0])
-            elif each.operation == "slice" and each.of[0].operation == "cotangent":
-                self.made[each] = self._cotangent(each.settings[0], each.width)
-                self.nothing |= {each} if is_zero(self.made[each]) else set()
-            elif self._is_nothing(each):
-                self.made[each] = self.pool.make("spread", [self.pool.number(0.0)], each.width)
-                self.nothing.add(each)
-            else:
-                self.made[each] = self.pool.make(each.operation, [self.made[part] for part in each.of], each.width, each.settings)
-        return self.made[value]
-
-    def _is_nothing(self, value: Value) -> bool:
-        nothing = [part in self.nothing for part in value.of]
-        if value.operation in ("mul", "div"):
-            return nothing[0] or (nothing[1] and value.operation == "mul")
-        if value.operation == "jacobian_solve":
-            return nothing[1]
-        return value.operation in LINEAR and all(nothing)
-
-    def _slope(self, number: int) -> Value:
-        if ("call", number) not in self.parts:
-            self.parts["call", number] = self.pool.make("call", [self.answer(number)], self.width, (number,))
-        return self.parts["call", number]
-
-    def _cotangent(self, first: int, width: int) -> Value:
-        """That of a state at which a slope is taken, of what comes of the slope; that of the next state is given."""
-        number, place = divmod(first, self.width)
-        if place + width > self.width:
-            raise UnknownOperation("the way back reads cotangents of several states at once")
-        if number == self.count:
-            whole = self.pool.given("cotangent", self.width)
-        elif ("pullback", number) in self.parts:
-            whole = self.parts["pullback", number]
-        else:
-            whole = self.parts["pullback", number] = self._pullback(number)
-        return self.pool.slice(whole, place, width)
-
-    def _pullback(self, number: int) -> Value:
-        gradient = self.of(self.given.gradients[f"slope {number}"])
-        # On a clock the derivative by the time is made of the slope at the start, too.
-        drift = [] if number != START or is_zero(drift := self._of_drift()) else [drift]
-        if is_zero(gradient) and not drift:
-            return gradient
-        return self.pool.make("pullback", [gradient, self._slope(number), *drift], self.width, (number,))
-
-    def _of_drift(self) -> Value:
-        """The cotangent of the derivative by the time."""
-        given = self.given.gradients.get("drift")
-        return self.pool.number(0.0) if given is None else self.of(given)
-
-    @property
-    def to_start(self) -> Value:
-        """The cotangent of the state that a step begins in."""
-        total, drift = self.of(self.given.gradients["h"]), self._of_drift()
-        pairs = [] if (given := self.given.gradients.get("jacobian")) is None else self._pairs(given)
-        if pairs:
-            sides = [side for pair in pairs for side in pair]
-            total = self.pool.make("add", [total, self.pool.make("pull_jacobian", sides, self.width)], self.width)
-        if not is_zero(drift):
-            total = self.pool.make("add", [total, self.pool.make("pull_drift", [drift], self.width)], self.width)
-        return total
-
-    def _pairs(self, of_jacobian: Value) -> list[tuple[Value, Value]]:
-        """The products of two vectors whose sum is the cotangent of the Jacobian."""
-        if of_jacobian.operation == "jacobian_outer":
-            left, right = map(self.of, of_jacobian.of)
-            return [] if left in self.nothing or is_zero(left) else [(left, right)]
-        if of_jacobian.operation == "add":
-            return [pair for each in of_jacobian.of for pair in self._pairs(each)]
-        assert is_zero(of_jacobian), of_jacobian.operation
-        return []
 
 
 @dataclass
@@ -201,7 +99,7 @@ def attempt_written(given: ProgramValues) -> CppText:
     """Write an attempt and its way back, of the values of an `AttemptModule` with gradients to all slopes."""
     if given.sums:
         raise UnknownOperation("its method learns, and gradients to a method's own tensors have no kernel")
-    rewritten, sizes = _Rewritten(given), list[int]()
+    rewritten, sizes = AttemptCalls(given), list[int]()
     forward, following = _forward(rewritten, sizes)
     backward, calls = _backward(rewritten, sizes, forward)
     calls.following, calls.factors = following, len(forward.factors)
@@ -220,10 +118,10 @@ BACKWARD = (
 )
 
 
-def _forward(rewritten: _Rewritten, sizes: list[int]) -> tuple[_AttemptPass, int | None]:
+def _forward(rewritten: AttemptCalls, sizes: list[int]) -> tuple[_AttemptPass, int | None]:
     """The pass of a step, and the call at the state that it leads to."""
     count = rewritten.count
-    start, *calls = [rewritten._slope(number) for number in range(count)]
+    start, *calls = [rewritten.slope(number) for number in range(count)]
     following, error = (rewritten.answer(count + k) for k in (0, 1))
     done = _pass(rewritten, sizes, [], range(count))
     done.placed[start] = "calls.slopes[0][m]", False
@@ -232,7 +130,7 @@ def _forward(rewritten: _Rewritten, sizes: list[int]) -> tuple[_AttemptPass, int
     return done, at
 
 
-def _backward(rewritten: _Rewritten, sizes: list[int], forward: _AttemptPass) -> tuple[_AttemptPass, CallNumbers]:
+def _backward(rewritten: AttemptCalls, sizes: list[int], forward: _AttemptPass) -> tuple[_AttemptPass, CallNumbers]:
     """The way back, and which calls it has; its products are added to those of the step."""
     to_h = rewritten.to_start
     order = list(ancestors([to_h]))
@@ -244,7 +142,7 @@ def _backward(rewritten: _Rewritten, sizes: list[int], forward: _AttemptPass) ->
     return done, CallNumbers(None, back, len(pulled), 0, len(done.factors), pairs, "drift" in rewritten.given.gradients)
 
 
-def _pass(rewritten: _Rewritten, sizes: list[int], products: list[list[int]], calls: Iterable[int]) -> _AttemptPass:
+def _pass(rewritten: AttemptCalls, sizes: list[int], products: list[list[int]], calls: Iterable[int]) -> _AttemptPass:
     done = _AttemptPass(sizes, {}, products, calls={number: place for place, number in enumerate(calls)})
     done.placed[rewritten.pool.given("drift", rewritten.width)] = "calls.drift[m]", False
     return done
