@@ -55,8 +55,9 @@ class StagedAttempt(Attempt):
 class EmbeddedMethod(Step):
     r"""A step that estimates its error. As `method=` it chooses steps by that; as `step=` it takes one, the error unread.
 
-    A method of your own gives `order`, `evaluations` and `attempt`; one with a tableau is an `EmbeddedRungeKutta`. On the CPU
-    `attempt` is compiled, where it reads each slope at a time tau + c dt, and derivatives where the step begins.
+    A method of your own gives `order`, `evaluations` and `attempt`; one with a tableau is an `EmbeddedRungeKutta`. Its
+    `attempt` is compiled, where it reads each slope at a time tau + c dt; on the CPU also where it reads derivatives at the
+    start of a step.
 
     `order`: that of the states; `error_order`: the estimate is O(dt^error_order), `order` if it says nothing else;
     `evaluations`, `tangents`, `jacobians`: as of every `Step`, the slope at its start and the estimate included;

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from ctypes import POINTER, Structure, c_double, c_size_t, c_void_p
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -24,13 +24,13 @@ from discretize.kernels.record.attempt import START, AttemptModule, FieldCalls, 
 from discretize.kernels.record.attributes import attributes_of
 from discretize.kernels.record.fingerprint import digest
 from discretize.kernels.record.guards import Guards
-from discretize.kernels.record.program import Program
+from discretize.kernels.record.program import Program, Writer
 from discretize.kernels.record.stored import Recorder
 from discretize.kernels.record.tableau import ExplicitTableau, RosenbrockTableau, tableau_of
 from discretize.kernels.registry import Uses, kernel_of, known, remember
 from discretize.solvers.tableaus import EmbeddedMethod
 
-__all__ = ["AttemptKernel", "WrittenMethod", "libraries_of", "method_of", "no_program"]
+__all__ = ["COMPILED", "MethodEngine", "MethodKernel", "WrittenMethod", "libraries_of", "method_of", "no_program"]
 
 
 ANY_WIDTH = 2  # more than one: what is one number wide is written otherwise
@@ -47,6 +47,15 @@ class MethodStructure(Structure):
         *((name, c_size_t) for name in ("factors", "factors_back", "pairs", "drift")),
         *((name, c_void_p) for name in ("nodes", "nodes_back")),
     ]
+
+
+class MethodKernel(Protocol):
+    """The program of methods of one code; `read`: a method's tensors, and its calls at these; `differs`: of kernels of fields
+    with which it was compared with torch, by how much it differs, None where it agrees."""
+
+    calls: FieldCalls
+    read: tuple[list[bytes], FieldCalls] | None
+    differs: weakref.WeakKeyDictionary[Any, str | None]
 
 
 class AttemptKernel:
@@ -82,7 +91,7 @@ def _address(function: Any) -> int:
 class WrittenMethod:
     """A method as the driver takes it: its kernel, the tensors that it keeps, and its calls, whose nodes may be among these."""
 
-    kernel: AttemptKernel
+    kernel: Any  # a `MethodKernel` of the kind that runs it
     tensors: Sequence[Tensor]
     calls: FieldCalls
 
@@ -121,32 +130,47 @@ def _numbers(values: Sequence[float]) -> ctypes.Array[c_double]:
 _uses: dict[type, Uses] = {}
 
 
-def no_program(method: EmbeddedMethod, state: int, dtype: torch.dtype) -> str | None:
+class MethodEngine(NamedTuple):
+    """A way to run methods that are programs: what writes one down, what makes a kernel of it, and what does both for a tableau,
+    whose numbers are in the text; `libraries` that it needs beside; whether a method may read Jacobians; and whether the kernel
+    of a tableau is ready."""
+
+    write: Writer[Any]
+    made: Callable[[AttemptModule, FieldCalls, torch.dtype, Program[Any], Recorder], MethodKernel]
+    of_tableau: Callable[[Any, int, torch.dtype], WrittenMethod]
+    libraries: Callable[[torch.dtype], Libraries] = lambda _: ()
+    implicit: bool = False
+    is_built: Callable[[EmbeddedMethod, torch.dtype], bool] = lambda *_: True
+
+
+def no_program(how: MethodEngine, method: EmbeddedMethod, state: int, dtype: torch.dtype) -> str | None:
     """Why a method has no program, as far as that is quickly seen; None where it may have one."""
-    if known(method, _request(state, dtype), wait=True):
+    if method.implicit and not how.implicit:
+        return f"{method!r} has no kernel on GPUs; explicit methods and rodas5p have"
+    if known(method, _request(how, state, dtype), wait=True):
         return None
     calls = calls_of(method, state, dtype)
     return calls if isinstance(calls, str) else None
 
 
-def _request(state: int, dtype: torch.dtype) -> tuple[object, ...]:
-    return AttemptModule, state, dtype, torch.get_default_dtype()
+def _request(how: MethodEngine, state: int, dtype: torch.dtype) -> tuple[object, ...]:
+    return AttemptModule, how.write, state, dtype, torch.get_default_dtype()
 
 
-def method_of(method: EmbeddedMethod, state: int, dtype: torch.dtype, wait: bool) -> WrittenMethod | str:
+def method_of(how: MethodEngine, method: EmbeddedMethod, state: int, dtype: torch.dtype, wait: bool) -> WrittenMethod | str:
     """The program of a method for states of so many units, or why there is none; wait: for the compiler, if it has to run."""
     if (pair := tableau_of(method)) is None:
-        return _recorded(method, state, dtype, wait)
-    if not wait and not all(is_built(*each) for each in libraries_of(method, dtype)):
+        return _recorded(how, method, state, dtype, wait)
+    if not wait and not how.is_built(method, dtype):
         return LIVE
     try:
-        return _of_tableau(pair, state, dtype)
+        return how.of_tableau(pair, state, dtype)
     except Unavailable as error:
         return warn_once(str(error))
 
 
-def _recorded(method: EmbeddedMethod, state: int, dtype: torch.dtype, wait: bool) -> WrittenMethod | str:
-    request = _request(state, dtype)
+def _recorded(how: MethodEngine, method: EmbeddedMethod, state: int, dtype: torch.dtype, wait: bool) -> WrittenMethod | str:
+    request = _request(how, state, dtype)
     if entry := known(method, request, wait=True):
         return _written(entry.kernel, method, state, dtype, entry.attributes.tensors)
     calls = calls_of(method, state, dtype)
@@ -161,8 +185,8 @@ def _recorded(method: EmbeddedMethod, state: int, dtype: torch.dtype, wait: bool
     if any(tensor.requires_grad for tensor in attributes.tensors):
         return f"the `attempt` of {method!r} has no kernel: it learns, and gradients to a method's own tensors have none"
     wanted = dict.fromkeys(module.of_field, True)
-    make, libraries = partial(_made, module, calls, dtype), [(PRODUCTS, {"REAL": REALS[dtype]})]
-    found = kernel_of(module, attributes, wanted, dtype, make, attempt_written, libraries, guards, uses, wait)
+    make = partial(how.made, module, calls, dtype)
+    found = kernel_of(module, attributes, wanted, dtype, make, how.write, how.libraries(dtype), guards, uses, wait)
     remember(method, request, guards, attributes, found, uses)
     return _written(found, method, state, dtype, attributes.tensors)
 
@@ -175,7 +199,7 @@ def _made(
 
 
 def _written(
-    kernel: AttemptKernel | str, method: EmbeddedMethod, state: int, dtype: torch.dtype, tensors: Sequence[Tensor]
+    kernel: MethodKernel | str, method: EmbeddedMethod, state: int, dtype: torch.dtype, tensors: Sequence[Tensor]
 ) -> WrittenMethod | str:
     if isinstance(kernel, str):
         return kernel
@@ -215,3 +239,14 @@ def _text_of(pair: ExplicitTableau | RosenbrockTableau) -> CppText:
     text = attempt_written(pair.values(ANY_WIDTH))
     assert {*text.sizes} <= {ANY_WIDTH, 1}  # and what is one number wide in a state of any width
     return text
+
+
+def _is_built(method: EmbeddedMethod, dtype: torch.dtype) -> bool:
+    return all(is_built(*each) for each in libraries_of(method, dtype))
+
+
+def _products(dtype: torch.dtype) -> Libraries:
+    return [(PRODUCTS, {"REAL": REALS[dtype]})]
+
+
+COMPILED = MethodEngine(attempt_written, _made, _of_tableau, _products, True, _is_built)

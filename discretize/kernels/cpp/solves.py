@@ -22,7 +22,7 @@ from discretize.kernels.build import CppSource, Libraries
 from discretize.kernels.cpp.blocks import solved_within
 from discretize.kernels.cpp.delayed import solved_with_past
 from discretize.kernels.cpp.lanes import lane_written
-from discretize.kernels.cpp.methods import WrittenMethod, libraries_of, method_of, no_program
+from discretize.kernels.cpp.methods import COMPILED, MethodEngine, WrittenMethod, libraries_of, method_of, no_program
 from discretize.kernels.cpp.programs import (
     DRIVER,
     PRODUCTS,
@@ -172,14 +172,14 @@ def _library(lanes: bool, needs: SolveNeeds, dtype: torch.dtype) -> tuple[CppSou
 
 class SolveEngine(NamedTuple):
     """A way to run written kernels: `reason` why it has none for tensors like this one; what writes a program
-    down, the best first; what makes a kernel of it; `libraries` that kernels of any field need for a method; and what makes a
-    program of a method, None where there is no driver for those."""
+    down, the best first; what makes a kernel of it; what runs methods that are programs; and `libraries` that kernels of any
+    field need for a method."""
 
     reason: Callable[[Tensor], str | None]
     writers: Callable[[FlowModule, SolveNeeds, torch.dtype], Sequence[Writer[Any]]]
     made: Callable[[FlowModule, torch.dtype, SolveNeeds, Program[Any], Recorder], SolveKernel | str]
+    methods: MethodEngine
     libraries: Callable[[Writer[Any], SolveNeeds, torch.dtype, EmbeddedMethod], Libraries] = lambda *_: ()
-    method: Callable[[EmbeddedMethod, int, torch.dtype, bool], WrittenMethod | str] | None = None
 
 
 @dataclass(frozen=True)
@@ -236,11 +236,7 @@ def plan_by(how: SolveEngine, request: SolveRequest, fused: Fused) -> SolvePlan 
 
 def _no_program(how: SolveEngine, method: EmbeddedMethod, h0: Tensor) -> str | None:
     """Why a method that is a program has none; None for others."""
-    if not is_program(method):
-        return None
-    if how.method is None:
-        return f"{method!r} has no kernel on GPUs; pairs by an explicit tableau and rodas5p have"
-    return no_program(method, h0.shape[-1], h0.dtype)
+    return no_program(how.methods, method, h0.shape[-1], h0.dtype) if is_program(method) else None
 
 
 def _program(
@@ -248,9 +244,9 @@ def _program(
 ) -> WrittenMethod | str | None:
     """The program of a method, compared with torch at its first use with a field; or why there is none; None where the kernel
     takes no programs."""
-    if how.method is None or not (isinstance(kernel, _Kernel) and kernel.by_program):
+    if not kernel.by_program:
         return None
-    written = how.method(method, h0.shape[-1], h0.dtype, wait or may_build())
+    written = method_of(how.methods, method, h0.shape[-1], h0.dtype, wait or may_build())
     if isinstance(written, str):
         return written
     differs = written.kernel.differs
@@ -415,5 +411,5 @@ def _libraries(write: Writer[CppText], needs: SolveNeeds, dtype: torch.dtype, me
     return [_library(lanes, needs, dtype), *others]
 
 
-_COMPILED = SolveEngine(device_reason, _writers, _made, _libraries, method=method_of)
+_COMPILED = SolveEngine(device_reason, _writers, _made, COMPILED, _libraries)
 plan = partial(plan_by, _COMPILED)

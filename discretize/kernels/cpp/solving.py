@@ -72,10 +72,14 @@ class WrittenField(VectorField):
 
 
 class SolveKernel(Protocol):
-    """A kernel that solves fields of one code; `run` is the class of its solves."""
+    """A kernel that solves fields of one code; `run` is the class of its solves; `by_program`: whether it takes methods that are
+    programs."""
 
     @property
     def run(self) -> type[KernelRun]: ...
+
+    @property
+    def by_program(self) -> bool: ...
 
 
 class Model:

@@ -7,11 +7,12 @@ through some of the steps each sample took: it computes a step's stages again, f
 cotangents, from the last stage to the first. One turn beyond a sample's first step adds what is wanted at its start.
 
     $WEIGHTS, $COLUMNS, $BEFORE     what the field reads, and the lines before its loop
-    $BUFFERS, $ROWS                 where the numbers of a sample lie; where those kept of each stage do
+    $BUFFERS, $ROWS                 where the numbers of a sample lie; where those kept of each stage do, and what a method reads
     $ATTEMPT, $END, $ERROR          the stages of a step or of the guess of a first one, the state after a step, and its error
     $READ, $FLOW, $SPEED, $REPORT   the input at a time, an evaluation, the clock's speed, and the counts of each sample
     $STEP, $KEEP, $REPLAY           back through a step: the input of a stage, and an evaluation, with values kept for $BACK
     $BACK, $GIVE                    the derivative of an evaluation, and the cotangent of the input
+    $STATES, $COTANGENTS, ...       of a method that is a program: what attempts.py writes
     C_, M_ and a width's name       a row's columns of that width, and which of them there are
 """
 
@@ -154,10 +155,10 @@ FORWARD = """
 def forward(
     projected, h0, lengths, pieces, shares, rates, speeds, places, table, settings, atols, limits, first_steps, steps_before,
     hs, kept, steps, numbers, counts, ends, scratch,
+    $ROWS
     $WEIGHTS
     batch, segments, stages, room, of_segment, of_sample, width,
-    LAST_IS_NEXT: tl.constexpr, TERMS: tl.constexpr, CHEBYSHEV: tl.constexpr, SPEEDS: tl.constexpr,
-    ROWS: tl.constexpr, PRECISION: tl.constexpr,
+    TERMS: tl.constexpr, CHEBYSHEV: tl.constexpr, SPEEDS: tl.constexpr, ROWS: tl.constexpr, PRECISION: tl.constexpr,
 ):
     rows = (tl.program_id(0) * ROWS + tl.arange(0, ROWS)).to(tl.int64)[:, None]
     there = rows < batch
@@ -167,7 +168,6 @@ def forward(
     unit = M_STATE
     rtol, inverse_order = tl.load(settings), tl.load(settings + 1)
     min_step, max_step = tl.load(settings + 2), tl.load(settings + 3)
-    at_atol = atols + rows * 0 + C_STATE
     most_tried, most_taken = tl.load(limits), tl.load(limits + 1)
     at_scratch = scratch + rows * width
     at_y = at_scratch + SCRATCH
@@ -212,8 +212,7 @@ def forward(
             # y - y is nan where a step went to infinity, which by its own measure would be no error at all.
             error = error + (y - y)
             size = tl.where(tl.abs(y) > tl.abs(h), tl.abs(y), tl.abs(h))
-            atol = tl.load(at_atol, mask=inside & unit, other=1.0)
-            q = largest(error / (atol + rtol.to(REAL) * size), inside & unit)
+            q = largest(error / (tl.load(atols + C_STATE) + rtol.to(REAL) * size), inside & unit)
             q = tl.where(q != q, float("inf"), q)
             finite = q < float("inf")
             takes = alive & ((q <= 1.0) | (finite & (dt <= min_step)))
@@ -244,8 +243,8 @@ def forward(
             rejected += (alive & ~takes).to(tl.int64)
             tried += alive.to(tl.int64)
             h = tl.where(takes, y, h)
-            if LAST_IS_NEXT:
-                slope = tl.load(at_slopes + stages * STATE + C_STATE, mask=takes & unit, other=0.0)
+            if SLOPE_AT_END > 0:
+                slope = tl.load(at_slopes + SLOPE_AT_END * STATE + C_STATE, mask=takes & unit, other=0.0)
                 tl.debug_barrier()
                 tl.store(at_slopes + C_STATE, slope, mask=takes & unit)
                 tl.debug_barrier()
@@ -263,7 +262,7 @@ def forward(
             known = known & ~landed
             alive = alive & (segment < segments)
         else:
-            scale = tl.load(at_atol, mask=inside & unit, other=1.0) + rtol.to(REAL) * tl.abs(h)
+            scale = tl.load(atols + C_STATE) + rtol.to(REAL) * tl.abs(h)
             slope = tl.load(at_slopes + C_STATE, mask=inside & unit, other=0.0)
             if mode == 0:
                 fast = largest(slope / scale, inside & unit)
@@ -292,35 +291,33 @@ def forward(
 
 EXPLICIT = {
     "$SPEED": SPEED,
+    "$ROWS": "$FORWARD_WEIGHTS",
     "$BUFFERS": """
 at_slopes = at_input + COLUMNS
+at_method = at_slopes + (CALLS + 1) * STATE
+$FORWARD
 """,
     "$ATTEMPT": """
-first = tl.where(mode == 2, 1 - tl.max((alive & ~known).to(tl.int32)), mode)
-last = tl.where(mode == 2, stages + 1, mode + 1)
-for stage in range(first, last):
-    inside = tl.where(mode == 2, alive, guessing) & ((stage > 0) | ~known)
-    row = table + tl.where(mode == 1, stages + 3, stage) * (stages + 2)
-    y = h + dt.to(REAL) * weighted(row, stage, at_slopes + C_STATE, STATE, inside & unit)
-    time = tau + tl.load(row + stages + 1) * dt
+length_of_step = dt.to(REAL)
+first = tl.where(mode == 2, 1 - READS_START * tl.max((alive & ~known).to(tl.int32)), mode)
+last = tl.where(mode == 2, CALLS, mode + 1)
+for number in range(first, last):
+    call = tl.where(mode == 1, CALLS, number)
+    inside = tl.where(mode == 2, alive, guessing) & ((number > 0) | ~known)
+    y = h
+    if mode == 1:
+        y = h + length_of_step * tl.load(at_slopes + C_STATE, mask=inside & unit, other=0.0)
+    $STATES
+    time = tau + tl.load(table + call) * dt
     tl.debug_barrier()
     tl.store(at_y + C_STATE, y, mask=inside & unit)
     $READ
-    at_slope = at_slopes + stage * STATE
+    at_slope = at_slopes + number * STATE
     tl.debug_barrier()
     $FLOW
     tl.debug_barrier()
     $SPEED
     evaluations += inside.to(tl.int64)
-""",
-    "$END": """
-if not LAST_IS_NEXT:
-    row = table + (stages + 1) * (stages + 2)
-    y = h + dt.to(REAL) * weighted(row, stages + 1, at_slopes + C_STATE, STATE, inside & unit)
-""",
-    "$ERROR": """
-row = table + (stages + 2) * (stages + 2)
-error = dt.to(REAL) * weighted(row, stages + 1, at_slopes + C_STATE, STATE, inside & unit)
 """,
 }
 
@@ -332,7 +329,7 @@ def backward(
     of_projected, of_h, edges, scratch,
     $ROWS
     $WEIGHTS
-    batch, used, table_width, first, many, of_segment, of_sample, width,
+    batch, used, pulled, first, many, of_segment, of_sample, width,
     TERMS: tl.constexpr, CHEBYSHEV: tl.constexpr, SPEEDS: tl.constexpr, ROWS: tl.constexpr, PRECISION: tl.constexpr,
 ):
     rows = (tl.program_id(0) * ROWS + tl.arange(0, ROWS)).to(tl.int64)[:, None]
@@ -374,41 +371,48 @@ EXPLICIT_BACK = {
     "$SPEED": SPEED,
     "$ROWS": """
 stages_kept, operands,
+$BACKWARD_WEIGHTS
 """,
     "$BUFFERS": """
 at_slopes = at_of_x + COLUMNS
 at_of_ys = at_slopes + used * STATE
+at_method = at_of_ys + (used + 1) * STATE
+$BACKWARD
 """,
     "$STEP": """
-for stage in range(used):
-    row = table + stage * table_width
-    at_kept = stages_kept + ((turn * used + stage) * batch + rows) * KEPT
-    y = h + dt.to(REAL) * weighted(row, stage, at_slopes + C_STATE, STATE, inside & unit)
-    time = tau + tl.load(row + table_width - 1) * dt
+length_of_step = dt.to(REAL)
+for call in range(used):
+    at_kept = stages_kept + ((turn * used + call) * batch + rows) * KEPT
+    y = h
+    $STATES_BACK
+    time = tau + tl.load(table + CALLS + 1 + call) * dt
     tl.store(at_kept + C_STATE, y, mask=inside & unit)
     $KEEP
-    at_slope = at_slopes + stage * STATE
+    at_slope = at_slopes + call * STATE
     tl.debug_barrier()
     $REPLAY
     tl.debug_barrier()
     $SPEED
-tl.store(at_of_ys + used * STATE + C_STATE, of_end, mask=inside & unit)
-for back in range(used):
-    stage = used - 1 - back
-    at_kept = stages_kept + ((turn * used + stage) * batch + rows) * KEPT
-    at_operands = operands + ((turn * used + stage) * batch + rows) * OPERANDS
+at_of_end = at_of_ys + used * STATE + C_STATE
+tl.store(at_of_end, of_end, mask=there & unit)
+for back in range(pulled):
+    call = tl.load(columns + back).to(tl.int32)
+    at_kept = stages_kept + ((turn * used + call) * batch + rows) * KEPT
+    at_operands = operands + ((turn * used + call) * batch + rows) * OPERANDS
     tl.debug_barrier()
-    q = weighted(columns + stage * (used + 1), used + 1, at_of_ys + C_STATE, STATE, inside & unit)
-    q = dt.to(REAL) * q
-    time = tau + tl.load(table + stage * table_width + table_width - 1) * dt
+    q = tl.where(inside & unit, 0.0, 0.0).to(REAL)
+    $COTANGENTS
+    time = tau + tl.load(table + CALLS + 1 + call) * dt
     if SPEEDS > 0:
         q = speed_of_clock(speeds + here * SPEEDS, SPEEDS, time, length, inside).to(REAL) * q
     tl.store(at_q + C_STATE, q, mask=inside & unit)
-    at_of_y = at_of_ys + stage * STATE
+    at_of_y = at_of_ys + call * STATE
     tl.debug_barrier()
     $BACK
     tl.debug_barrier()
     $GIVE
-    of_end += tl.load(at_of_y + C_STATE, mask=inside & unit, other=0.0)
+tl.debug_barrier()
+$START
+of_end = tl.where(inside, of_start, tl.load(at_of_end, mask=there & unit, other=0.0))
 """,
 }

@@ -166,6 +166,7 @@ FLOW = "tl.store(at_flow + C_STATE, slope, mask=inside & unit & (stage == 0))"
 SPEED_KEPT = SPEED.replace("tl.debug_barrier()", f"tl.debug_barrier()\n    {FLOW}", 1)
 
 ROSENBROCK = {
+    "$ROWS": "",
     "$STAGE": STAGE,
     "$SPEED": SPEED_KEPT,
     "$BUFFERS": "at_slopes = at_input + 2 * COLUMNS\n" + BUFFERS + "cost = tl.load(numbers_of_method + 1).to(tl.int64)\n",

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, partial
+from functools import cache, cached_property, lru_cache, partial
 
 import torch
 
@@ -22,6 +22,7 @@ from discretize.kernels.record.phases import ProgramValues
 from discretize.kernels.record.program import Writer
 from discretize.kernels.record.values import Value
 from discretize.kernels.triton.adaptive import BACKWARD, EXPLICIT, EXPLICIT_BACK, FORWARD, GIVE, HELPERS, KEEP, READ
+from discretize.kernels.triton.attempts import AttemptText
 from discretize.kernels.triton.functions import preamble
 from discretize.kernels.triton.lines import Lines, Needs, padded
 from discretize.kernels.triton.passes import Pass
@@ -38,25 +39,27 @@ from discretize.kernels.triton.rosenbrock import (
     TIME_BACK,
     units_of,
 )
-from discretize.kernels.triton.writing import SumSide, all_given, expanded, operands_of
+from discretize.kernels.triton.writing import SumSide, all_given, expanded, filled, operands_of
 from discretize.solvers.control import ERROR_MARGIN, GROW, SAFETY, SHORTEST_STEP, SHRINK
 
-__all__ = ["COUNTS", "NUMBERS", "SolvePasses", "SolveText", "solve_writer", "stiff_text"]
+__all__ = ["COUNTS", "NUMBERS", "SolvePasses", "SolveText", "solve_writer", "stiff_text", "with_method"]
 
 
 # What is reported of each sample: `discretize.kernels.cpp.programs.CtrnnReport`.
 NUMBERS = ("smallest", "smallest_tau", "forced_tau", "forced_error", "tau", "step")
 COUNTS = ("accepted", "rejected", "evaluations", "forced", "smallest_segment", "forced_segment", "segment", "cause", "held_back")
+MOST_METHODS = 64  # texts of a field with one that a process remembers
 RULE = {"ERROR_MARGIN": ERROR_MARGIN, "SAFETY": SAFETY, "SHRINK": SHRINK, "GROW": GROW, "SHORTEST_STEP": SHORTEST_STEP}
 
 
 @dataclass(frozen=True)
 class SolveText:
-    """The kernels' text; `columns`: of the input, 0 where it is not read; `programs`: what each of them keeps and sums up."""
+    """The kernels' text; what they need, of a method that is a program before the field's; `columns`: of the input, 0 where it is
+    not read; `programs`: what each of them keeps and sums up."""
 
     text: str
-    forward: Needs
-    backward: Needs
+    forward: tuple[Needs, ...]
+    backward: tuple[Needs, ...]
     columns: int
     programs: tuple[Sums, ...]
 
@@ -153,7 +156,7 @@ class SolvePasses:
 
 @cache
 def solve_writer(dtype: torch.dtype) -> Writer[SolveText]:
-    """Write a program for solves by explicit methods."""
+    """Write a program for solves by explicit methods, whose own lines `with_method` adds."""
     return partial(_written, dtype=dtype)
 
 
@@ -167,6 +170,16 @@ def _written(values: ProgramValues, dtype: torch.dtype) -> SolveText:
     widths = _widths(field) | {"KEPT": kept.kept, "OPERANDS": kept.operands}
     text = _kernel(FORWARD, EXPLICIT, flow, forwards, widths) + _kernel(BACKWARD, EXPLICIT_BACK, back, backwards, widths)
     return _text(HELPERS + text, dtype, flow, back, field.columns, [kept])
+
+
+@lru_cache(MOST_METHODS)
+def with_method(field: SolveText, method: AttemptText, end: int, reads_start: bool) -> SolveText:
+    """The text of a field with that of a method; end: the slope that is the next step's first, 0 for none."""
+    words = {"SLOPE_AT_END": end, "READS_START": int(reads_start), "CALLS": method.count}
+    text = "\n".join(filled(field.text.splitlines(), dict(method.lines))) + "\n"
+    return replace(
+        field, text=_named(text, words), forward=(method.forward, *field.forward), backward=(method.backward, *field.backward)
+    )
 
 
 def stiff_text(programs: Sequence[SolvePasses], dtype: torch.dtype) -> SolveText:
@@ -223,12 +236,12 @@ def _widths(field: SolvePasses) -> dict[str, int]:
 
 
 def _stiff_widths(field: SolvePasses, in_time: SolvePasses | None) -> dict[str, int]:
-    return _widths(field) | {"UNITS": units_of(field.state), "MOVES": in_time is not None}
+    return _widths(field) | {"UNITS": units_of(field.state), "MOVES": in_time is not None, "SLOPE_AT_END": 0}
 
 
 def _text(text: str, dtype: torch.dtype, forward: Pass, backward: Pass, columns: int, programs: Sequence[Sums]) -> SolveText:
     """Assemble the kernels' text, with the constants of the step-size rule."""
-    return SolveText(preamble(dtype) + _named(text, RULE), forward.needs, backward.needs, columns, tuple(programs))
+    return SolveText(preamble(dtype) + _named(text, RULE), (forward.needs,), (backward.needs,), columns, tuple(programs))
 
 
 def _kernel(

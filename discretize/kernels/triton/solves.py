@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from ctrnn.inputs.polynomial import PolynomialPath
+from discretize.kernels.cpp.methods import WrittenMethod, method_of
 from discretize.kernels.cpp.programs import CtrnnReport
 from discretize.kernels.cpp.solves import SolveEngine, SolveNeeds, disagreement, plan_by, total
 from discretize.kernels.cpp.solving import ALL_STEPS, KernelRun
@@ -27,19 +28,21 @@ from discretize.kernels.pieces import projected_of
 from discretize.kernels.record.program import FlowModule, InputJVP, Program, StateJVP, Weights, Writer
 from discretize.kernels.record.stored import Recorder
 from discretize.kernels.triton.kernels import launch, summed, triton_reason
-from discretize.kernels.triton.lines import WEIGHTS
+from discretize.kernels.triton.lines import WEIGHTS, Needs, padded
+from discretize.kernels.triton.methods import TRITON
 from discretize.kernels.triton.rosenbrock import MOST_UNITS, units_of
 from discretize.kernels.triton.shapes import many
-from discretize.kernels.triton.solve_writing import COUNTS, NUMBERS, SolvePasses, SolveText, solve_writer, stiff_text
+from discretize.kernels.triton.solve_writing import COUNTS, NUMBERS, SolvePasses, SolveText, solve_writer, stiff_text, with_method
 from discretize.solvers import rodas
+from discretize.solvers.adaptive import ADAPTIVE_METHODS
 from discretize.solvers.kept import KeptSteps
 from discretize.solvers.rodas import Rodas5P
-from discretize.solvers.tableaus import EmbeddedRungeKutta
+from discretize.solvers.tableaus import EmbeddedMethod
 
 __all__ = ["StiffRun", "TritonRun", "TritonSolveKernel", "plan_triton", "recorder"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TritonSolveKernel:
     """A text, and the programs that it is made of; `stored`: the dtype of matrices, of states given back and of those kept, None
     for that of h0."""
@@ -50,7 +53,11 @@ class TritonSolveKernel:
 
     @property
     def run(self) -> type[TritonRun]:
-        return TritonRun if len(self.programs) == 1 else StiffRun
+        return TritonRun if self.by_program else StiffRun
+
+    @property
+    def by_program(self) -> bool:
+        return len(self.programs) == 1
 
     def read(self, weights: Weights, h0: Tensor) -> tuple[dict[int, Tensor], dict[int, Tensor]]:
         """The vectors and matrices that the text reads, by number."""
@@ -118,9 +125,9 @@ class TritonRun(KernelRun):
                 *(self.projected, *self.segments, self.table, self.columns, grad.contiguous(), self.counts, self.steps_taken),
                 *(self.states, of_projected, of_h0, edges, scratch, *(buffer for of_one in rows for buffer in of_one.values())),
             )
-            sizes = (batch, self.evaluations[0], self.table.shape[1], first, many, *self.strides, width)
-            self._launch("backward", given, text.backward, sizes, {})
-            for totals, of_one, (kept, _) in zip(sums, rows, each, strict=True):
+            sizes = (batch, self.evaluations[0], len(self.pulled), first, many, *self.strides, width)
+            self._launch("backward", given, text.backward, sizes)
+            for totals, of_one, (kept, _) in zip(sums, map(self._differentiated, rows), each, strict=True):
                 for to, (left, right) in zip(totals, kept.sums, strict=True):
                     to.add_(summed(of_one, left, right, to.dtype).reshape(to.shape))
         of_weights = self.kernel.gradients(self.weights, sums)
@@ -152,11 +159,15 @@ class TritonRun(KernelRun):
         """Of each program in a step on the way back."""
         return (self.used,)
 
+    def _differentiated(self, rows: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Those of the evaluations that a method goes back through."""
+        return rows if len(self.pulled) == self.used else {name: each[:, self.pulled] for name, each in rows.items()}
+
     def _widths(self, state: int) -> tuple[int, int]:
         """Numbers in memory of a sample forwards and backwards."""
-        text, slopes = self.text, (self.stages + 1) * state
-        back = 2 * state + text.columns + self.used * state + (self.used + 1) * state
-        return text.forward.scratch + state + text.columns + slopes, text.backward.scratch + back
+        text = self.text
+        scratch = [sum(needs.scratch for needs in each) for each in (text.forward, text.backward)]
+        return scratch[0] + text.columns + (self.stages + 2) * state, scratch[1] + text.columns + (2 * self.used + 2) * state
 
     def _forward(self, room: int) -> Tensor:
         like, text, (batch, state), stages = self.h0, self.text, self.h0.shape, self.stages
@@ -172,14 +183,14 @@ class TritonRun(KernelRun):
             *(hs, self.states, self.steps_taken, self.numbers, self.counts, self.ends, like.new_empty(batch, width)),
         )
         sizes = (batch, len(self.chain), stages, room, *self.strides, width)
-        self._launch("forward", given, text.forward, sizes, {"LAST_IS_NEXT": self.last_is_next})
+        self._launch("forward", given, text.forward, sizes)
         return hs
 
-    def _launch(self, name: str, given: Sequence[Tensor], needs: Any, sizes: Sequence[int], how: dict[str, Any]) -> None:
+    def _launch(self, name: str, given: Sequence[Tensor], needs: Sequence[Needs], sizes: Sequence[int]) -> None:
         speeds = 0 if self.chain.speeds is None else self.chain.speeds.shape[-1]
         chebyshev = isinstance(projected_of(self.chain), PolynomialPath)
-        how = how | {"TERMS": self.terms, "CHEBYSHEV": chebyshev, "SPEEDS": speeds}
-        weights = [*(self.vectors[k] for k in needs.vectors), *(self.matrices[k] for k in needs.matrices)]
+        how = {"TERMS": self.terms, "CHEBYSHEV": chebyshev, "SPEEDS": speeds}
+        weights = [each[k] for of in needs for each, ks in ((self.vectors, of.vectors), (self.matrices, of.matrices)) for k in ks]
         launch(self.text.text, name, self.h0, many(self.width), (*given, *weights, *sizes), how)
 
     def _read_segments(self) -> None:
@@ -191,23 +202,21 @@ class TritonRun(KernelRun):
         self.strides = (len(self.h0), 1) if self.arrays["lengths"].ndim > 1 else (1, 0)
 
     def _read_method(self) -> None:
-        r"""The tableau and the settings.
+        r"""The method's text and tensors, and the settings.
 
-        table (stages + 4, stages + 2): what leads to each stage, to the end of the step, its error, and the guess of a first
-        step; weights, and last the time. columns (used, used + 1): for each slope what it leads to, later stages and the end.
+        table: the node of each call, and of the guess of a first step, and those of the calls of the way back; columns: which of
+        these it goes back through, the last one first.
         """
-        method = self.engine.control.method
-        assert isinstance(method, EmbeddedRungeKutta)
-        self.stages: int = self._tableau_arrays(method)["stages"]
-        stages, self.last_is_next = self.stages, method.last_is_next
-        table = np.zeros((stages + 4, stages + 2))
-        table[1 : stages + 1, :stages], table[1 : stages + 1, -1] = self.arrays["a"], method.nodes
-        table[stages + 1, : len(method.weights)], table[stages + 2, : len(method.e)] = method.weights, method.e
-        table[stages + 3, [0, -1]] = 1
-        columns = np.zeros((self.used, self.used + 1))
-        columns[:, : self.used] = table[: self.used, : self.used].T
-        columns[:, -1] = table[stages + 1, : self.used]
-        self.table, self.columns = (torch.from_numpy(each).to(self.h0.device) for each in (table, columns))
+        written = self.model.method
+        assert written is not None
+        method, calls = written.kernel, written.calls
+        self.text = with_method(self.kernel.text, method.text, calls.end or 0, method.reads_start)
+        self.stages: int = method.text.count
+        self.used, self.pulled = len(method.text.back), method.text.pulled_places
+        vectors, matrices = method.operands(written.tensors, self.h0.device)
+        self.vectors, self.matrices = self.vectors | vectors, self.matrices | matrices
+        numbers = [*calls.nodes, 1.0, *(calls.nodes[number] for number in method.text.back)], self.pulled
+        self.table, self.columns = (torch.tensor(each, dtype=torch.float64, device=self.h0.device) for each in numbers)
         self._read_settings()
 
     def _read_settings(self) -> None:
@@ -215,8 +224,9 @@ class TritonRun(KernelRun):
         settings = [control.rtol, 1 / control.method.error_order, control.min_step, control.max_step]
         most = (control.max_num_steps, self.most or control.most_steps(len(self.chain)))
         self.settings: Tensor = torch.tensor(settings, dtype=torch.float64, device=self.h0.device)
-        atol = torch.as_tensor(control.atol, dtype=self.h0.dtype, device=self.h0.device)
-        self.atols: Tensor = atol.detach().expand(self.h0.shape[-1]).contiguous()
+        atol, state = torch.as_tensor(control.atol, dtype=self.h0.dtype, device=self.h0.device), self.h0.shape[-1]
+        self.atols: Tensor = self.h0.new_ones(padded(state))  # beyond the units as well, where nothing is masked
+        self.atols[:state] = atol
         self.limits: Tensor = torch.tensor([min(each, ALL_STEPS) for each in most], device=self.h0.device)
         batch, first = len(self.h0), control.given_first_step or 0.0
         before = self.carried or (np.full(batch, first), np.zeros(batch, np.int64))
@@ -254,7 +264,7 @@ class StiffRun(TritonRun):
         text, matrices = self.text, 2 * state * state
         forward = (self.stages + 8) * state + matrices + 2 * text.columns
         back = (3 * self.stages + 10) * state + matrices + 4 * text.columns
-        return text.forward.scratch + forward, text.backward.scratch + back
+        return text.forward[0].scratch + forward, text.backward[0].scratch + back
 
     def _read_method(self) -> None:
         r"""The method's numbers and the settings.
@@ -265,7 +275,7 @@ class StiffRun(TritonRun):
         method = self.engine.control.method
         assert isinstance(method, Rodas5P)
         numbers = self._rosenbrock_arrays(method)
-        self.stages, self.last_is_next = (stages := numbers["stages"]), False
+        self.stages, self.pulled = (stages := numbers["stages"]), [*range(numbers["stages"])]
         a, coupled = self.arrays["a"], self.arrays["b"]
         table = np.zeros((stages + 1, 2 * stages + 2))
         table[:stages] = np.concatenate([a, coupled, np.array([rodas.NODES, rodas.FROM_TIME]).T], 1)
@@ -302,14 +312,27 @@ def _made(
     kernel = _stiff_kernel(module, dtype, needs, program, recorder) if needs.implicit else explicit
     if isinstance(kernel, str):
         return kernel
-    for each in dict.fromkeys((needs, replace(needs, stored=None))):  # the second to finer rounding
-        if why := disagreement(replace(kernel, stored=each.stored), module, dtype, each):
+    # To finer rounding, too; one that takes methods that are programs is compared with each of them later as it is.
+    finer = [replace(needs, stored=None)] if needs.stored else []
+    for each in finer if kernel.by_program else [needs, *finer]:
+        if why := disagreement(replace(kernel, stored=each.stored), module, dtype, each, *_dopri5(kernel, module, dtype)):
             return why
     return kernel
+
+
+def _dopri5(
+    kernel: TritonSolveKernel, module: FlowModule, dtype: torch.dtype
+) -> tuple[EmbeddedMethod, WrittenMethod] | tuple[None, None]:
+    """A method and its program, by which a kernel that takes programs is compared."""
+    if not kernel.by_program:
+        return None, None
+    written = method_of(TRITON, ADAPTIVE_METHODS["dopri5"], module.field.state_size, dtype, wait=True)
+    assert not isinstance(written, str)
+    return ADAPTIVE_METHODS["dopri5"], written
 
 
 def _writers(module: FlowModule, needs: SolveNeeds, dtype: torch.dtype) -> Sequence[Writer[Any]]:
     return (recorder(0) if needs.implicit else solve_writer(dtype),)
 
 
-plan_triton = partial(plan_by, SolveEngine(triton_reason, _writers, _made))
+plan_triton = partial(plan_by, SolveEngine(triton_reason, _writers, _made, TRITON))

@@ -21,7 +21,7 @@ from discretize.kernels.triton.lines import RESIDENT, TILE, Lines, Needs, padded
 from discretize.kernels.triton.passes import Draft, Pass, parts_of
 from discretize.kernels.triton.products import HELPERS
 
-__all__ = ["FEW", "SumSide", "Projection", "TritonText", "all_given", "expanded", "operands_of", "written"]
+__all__ = ["FEW", "SumSide", "Projection", "TritonText", "all_given", "expanded", "filled", "operands_of", "written"]
 
 
 # Bytes of matrices in a multiprocessor's registers, of 256 KB: of all, or of some beside those that are read at each step.
@@ -259,15 +259,15 @@ def expanded(template: str, made: Pass, lines: Mapping[str, list[str]]) -> str:
         "$COLUMNS": [f"c{n}, r{n} = tl.arange(0, {n})[None, :], tl.arange(0, {n})[:, None]" for n in made.out.columns if n > 1],
         "$BEFORE": made.out.before,
     }
-    return "\n".join(_filled(template.splitlines(), parts)) + "\n"
+    return "\n".join(filled(template.splitlines(), parts)) + "\n"
 
 
-def _filled(lines: Iterable[str], parts: Mapping[str, list[str]]) -> Iterator[str]:
+def filled(lines: Iterable[str], parts: Mapping[str, Sequence[str]]) -> Iterator[str]:
     """Lines with others in place of words that stand alone, which may hold such words too."""
     for line in lines:
         if (word := line.strip()) in parts:
             indent = line[: len(line) - len(line.lstrip())]
-            yield from (indent + each for each in _filled(parts[word], parts))
+            yield from (indent + each for each in filled(parts[word], parts))
         else:
             yield line
 

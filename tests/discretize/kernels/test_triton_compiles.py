@@ -5,14 +5,18 @@ import os
 import pytest
 import torch
 from own_fields import Lorenz, Own
+from own_methods import METHODS
 
 import ctrnn
 from discretize import SRA1, Euler
+from discretize.kernels.cpp.methods import method_of
 from discretize.kernels.record.program import FlowModule, InputJVP, StateJVP, StepModule, program_of
 from discretize.kernels.triton import kernels, shapes
-from discretize.kernels.triton.solve_writing import solve_writer, stiff_text
+from discretize.kernels.triton.methods import TRITON
+from discretize.kernels.triton.solve_writing import solve_writer, stiff_text, with_method
 from discretize.kernels.triton.solves import recorder
 from discretize.noise.increments import KeyedIncrements
+from discretize.solvers.pairs import EXPLICIT_PAIRS
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION is unset")]
 DOUBLES = ("lengths", "shares", "rates", "speeds", "table", "settings", "columns", "steps", "numbers", "first_steps")
@@ -35,7 +39,7 @@ def compiles(text, real, stored, constants, whole, names=("forward", "backward")
     from triton.backends.compiler import GPUTarget  # noqa: PLC0415 - where there is one
     from triton.compiler import ASTSource, compile  # noqa: PLC0415
 
-    given = {"ROWS": shapes.ROWS, "PRECISION": "tf32x3", "LAST_IS_NEXT": True, "RESTS": True, "KEEP": False} | constants
+    given = {"ROWS": shapes.ROWS, "PRECISION": "tf32x3", "RESTS": True, "KEEP": False} | constants
     for name in names:
         kernel = getattr(kernels._loaded(text), name)
         kinds = dict.fromkeys(DOUBLES, "*fp64") | dict.fromkeys(COUNTS, "*i64") | dict.fromkeys(STORED, f"*{stored}")
@@ -49,16 +53,21 @@ def compiles(text, real, stored, constants, whole, names=("forward", "backward")
 
 
 OF_SEQUENCES = ("time", "batch", "substeps", "inputs", "x_time", "kept_step", "dt_time", "dt_batch")
-NUMBERS = ("batch", "segments", "stages", "room", "of_segment", "of_sample", "width", "used", "table_width", "first", "many")
+NUMBERS = ("batch", "segments", "stages", "room", "of_segment", "of_sample", "width", "used", "pulled", "first", "many")
 TYPES = [(torch.float32, "fp32", "fp32"), (torch.float32, "fp32", "bf16"), (torch.float64, "fp64", "fp64")]
 
 
 @pytest.mark.parametrize(("dtype", "real", "stored"), TYPES)
 def test_solves_compile(dtype, real, stored):
+    def whole(program, method, units):
+        written = method_of(TRITON, method, units, dtype, wait=True)
+        return with_method(program.written, written.kernel.text, written.calls.end or 0, written.kernel.reads_start).text
+
     gated = ctrnn.gated(3, 5, dtype=dtype), 10
     for (field, columns), how in ((gated, HELD), (gated, CURVED), ((Lorenz().to(dtype), 1), HELD)):
         program = program_of(FlowModule(field, columns), {"x": True}, dtype, solve_writer(dtype))
-        compiles(program.written.text, real, stored, how, NUMBERS)
+        for method in (EXPLICIT_PAIRS["dopri5"], METHODS["Relaxed"]):
+            compiles(whole(program, method, field.state_size), real, stored, how, NUMBERS)
 
 
 @pytest.mark.parametrize("units", [1, 3, 5, 32])
@@ -68,7 +77,7 @@ def test_stiff_solves_compile(dtype, real, stored, units):
     for how in (HELD, STRAIGHT, CURVED) if units < 32 else (STRAIGHT,):
         kinds = [FlowModule, StateJVP, InputJVP][: 2 if how is HELD else 3]
         read = [program_of(kind(field, 2 * units), {"x": True}, dtype, recorder(k)).written for k, kind in enumerate(kinds)]
-        compiles(stiff_text(read, dtype).text, real, stored, how | {"LAST_IS_NEXT": False}, NUMBERS)
+        compiles(stiff_text(read, dtype).text, real, stored, how, NUMBERS)
 
 
 FEW = ("forward_few", "backward_few")

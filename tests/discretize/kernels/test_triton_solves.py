@@ -10,6 +10,7 @@ import torch
 from conformance import agree, kernels_for_all, solve
 from on_gpu import ON_GPU, needs_triton
 from own_fields import Own
+from own_methods import METHODS, STIFF, TableByHand
 from torch.testing import assert_close
 
 import ctrnn
@@ -79,6 +80,50 @@ def test_blocks_are_solved_again_on_the_way_back():
         gradient = Checkpointed(5000)
         agree("triton", solve(field, lambda x: (ctrnn.HeldPath(x, knots), None), x, h0, ts, gradient=gradient, **TIGHT), SAME)
     assert launches.count("backward") >= 3
+
+
+def of_three_units(method, dtype=torch.float64, units=3, path=ctrnn.LinearPath, **how):
+    """A solve of a few steps along an input that moves, for methods as code: most of the time is that of their recording."""
+    torch.manual_seed(5)
+    x, h0, ts = (
+        normal(3, 2, 2, dtype=dtype).requires_grad_(),
+        0.5 * normal(2, units, dtype=dtype).requires_grad_(),
+        torch.arange(3.0),
+    )
+    how = {"method": method, "rtol": 1e-2, "atol": 1e-2, "counted": dtype == torch.float64} | how
+    return solve(ctrnn.gated(2, units, dtype=dtype), lambda x: (path(x, ts), None), x, h0, ts, **how)
+
+
+# That goes back through some of its slopes only; whose step and error are no sums of slopes.
+@pytest.mark.parametrize("name", ["Blind", *(pytest.param(name, marks=pytest.mark.slow) for name in METHODS if name != "Blind")])
+def test_a_method_given_as_code_takes_the_steps_of_torch(name):
+    agree("triton", of_three_units(METHODS[name]), SAME)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize(("dtype", "units"), [(torch.float64, 1), (torch.float32, 5)])
+def test_methods_given_as_code_solve_fields_of_other_sizes_and_dtypes(name, dtype, units):
+    # In float32 another rounding may make another step of one that is just accepted.
+    agree("triton", of_three_units(METHODS[name], dtype, units, rtol=1e-3, atol=1e-3), SAME if dtype == torch.float64 else 2e-2)
+
+
+@pytest.mark.slow
+def test_a_method_on_a_clock_goes_back_through_slopes_by_its_speed():
+    clock = ctrnn.SmoothWarp(2.0, torch.tensor([0.3, 0.1]), torch.tensor([-0.2, 0.15]))
+    x, h0, ts = normal(3, 2, 2).requires_grad_(), 0.5 * normal(2, 3), torch.arange(3.0)
+    field = ctrnn.gated(2, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
+    along = lambda x: (ctrnn.WarpedPath(ctrnn.HermitePath(x, ts), clock), clock.speed)  # noqa: E731
+    agree("triton", solve(field, along, x, h0, method=METHODS["HeunByHand"], rtol=1e-2, atol=1e-2), SAME)
+
+
+@pytest.mark.slow
+def test_tensors_of_a_method_are_read_at_each_call():
+    """Two methods of one code: the second finds the kernel of the first."""
+    for c in (0.5, 0.75):
+        a = torch.tensor([[0.0, 0.0], [c, 0.0]], dtype=torch.float64)
+        b = torch.tensor([1 - 1 / (2 * c), 1 / (2 * c)], dtype=torch.float64)
+        agree("triton", of_three_units(TableByHand(a, b, b - torch.tensor([1.0, 0.0], dtype=torch.float64), 2)), SAME)
 
 
 @pytest.mark.parametrize("method", ["dopri5", pytest.param("rodas5p", marks=pytest.mark.slow)])
@@ -254,7 +299,7 @@ def test_times_move_states_in_half_precision_and_solves_that_fail_keep_their_dty
 def test_what_is_not_taken_says_why(subtests):
     field, path, h0 = Own(), ctrnn.HeldPath(normal(2, 2, 3)), torch.zeros(2, 10, requires_grad=True)
     cases = {
-        "StepDoubling(step=Euler()) has no kernel": {"method": discretize.StepDoubling("euler"), "rtol": 1e-2, "atol": 1e-2},
+        "Ros2() has no kernel on GPUs": {"method": STIFF["Ros2"], "rtol": 1e-2, "atol": 1e-2},
     }
     for why, settings in cases.items():
         with subtests.test(why):
