@@ -50,9 +50,11 @@ class MethodStructure(Structure):
 
 
 class MethodKernel(Protocol):
-    """The program of methods of one code; `read`: a method's tensors, and its calls at these; `differs`: of kernels of fields
-    with which it was compared with torch, by how much it differs, None where it agrees."""
+    """The program of methods of one code; `key`: of what it is made of on disk, None where that is never kept; `read`: a method's
+    tensors, and its calls at these; `differs`: of kernels of fields with which it was compared with torch, by how much it
+    differs, None where it agrees."""
 
+    key: str | None
     calls: FieldCalls
     read: tuple[list[bytes], FieldCalls] | None
     differs: weakref.WeakKeyDictionary[Any, str | None]

@@ -172,14 +172,15 @@ def _library(lanes: bool, needs: SolveNeeds, dtype: torch.dtype) -> tuple[CppSou
 
 class SolveEngine(NamedTuple):
     """A way to run written kernels: `reason` why it has none for tensors like this one; what writes a program
-    down, the best first; what makes a kernel of it; what runs methods that are programs; and `libraries` that kernels of any
-    field need for a method."""
+    down, the best first; what makes a kernel of it; what runs methods that are programs; `libraries` that kernels of any
+    field need for a method; and whether they read a past."""
 
     reason: Callable[[Tensor], str | None]
     writers: Callable[[FlowModule, SolveNeeds, torch.dtype], Sequence[Writer[Any]]]
     made: Callable[[FlowModule, torch.dtype, SolveNeeds, Program[Any], Recorder], SolveKernel | str]
     methods: MethodEngine
     libraries: Callable[[Writer[Any], SolveNeeds, torch.dtype, EmbeddedMethod], Libraries] = lambda *_: ()
+    reads_past: bool = True
 
 
 @dataclass(frozen=True)
@@ -205,8 +206,8 @@ def plan_by(how: SolveEngine, request: SolveRequest, fused: Fused) -> SolvePlan 
     """Find the kernel that is written for a field's code, or why there is none."""
     chain, h0, engine, stored = request.chain, request.h0, request.engine, request.stored
     why = tracing_reason() or no_kernel(chain) or how.reason(h0) or _no_program(how, engine.control.method, h0)
-    if why is None and isinstance(chain.driven.path, PastPath) and (engine.control.method.implicit or how.method is None):
-        why = f"fields with delays have no kernel {'on GPUs' if how.method is None else f'by {engine.control.method!r}'}"
+    if why is None and isinstance(chain.driven.path, PastPath) and (engine.control.method.implicit or not how.reads_past):
+        why = f"fields with delays have no kernel {f'by {engine.control.method!r}' if how.reads_past else 'on GPUs'}"
     if why is None and engine.control.method.implicit and declares_jacobian(chain.field):
         why = "a field's own `jacobian`, or its `bandwidths`, are for steps in torch"
     if why:
@@ -256,7 +257,7 @@ def _program(
 
 
 def _compared(
-    kernel: _Kernel, module: FlowModule, dtype: torch.dtype, needs: SolveNeeds, method: EmbeddedMethod, written: WrittenMethod
+    kernel: SolveKernel, module: FlowModule, dtype: torch.dtype, needs: SolveNeeds, method: EmbeddedMethod, written: WrittenMethod
 ) -> str | None:
     """As `disagreement`, once for all processes where a Jacobian is read: torch takes a second to load what derivatives of
     derivatives need."""

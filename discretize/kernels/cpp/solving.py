@@ -73,7 +73,10 @@ class WrittenField(VectorField):
 
 class SolveKernel(Protocol):
     """A kernel that solves fields of one code; `run` is the class of its solves; `by_program`: whether it takes methods that are
-    programs."""
+    programs; `key`: of what it is made of on disk, None where that is never kept."""
+
+    @property
+    def key(self) -> str | None: ...
 
     @property
     def run(self) -> type[KernelRun]: ...

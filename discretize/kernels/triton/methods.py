@@ -14,7 +14,7 @@ from discretize.kernels.cpp.methods import MethodEngine, WrittenMethod
 from discretize.kernels.record.attempt import START, AttemptModule, FieldCalls
 from discretize.kernels.record.program import Program
 from discretize.kernels.record.stored import Recorder
-from discretize.kernels.record.tableau import Tableau, tableau_values
+from discretize.kernels.record.tableau import ExplicitTableau
 from discretize.kernels.triton.attempts import METHOD, AttemptText, attempt_text
 from discretize.kernels.triton.lines import WEIGHTS
 
@@ -26,6 +26,7 @@ MOST_TABLEAUS = 64  # whose texts a process remembers
 class TritonMethod:
     """The text of methods of one code, a `MethodKernel`; program: what reads their tensors, None for a tableau."""
 
+    key: str | None = None
     read: tuple[list[bytes], FieldCalls] | None = None
 
     def __init__(self, text: AttemptText, program: Program[AttemptText] | None, calls: FieldCalls, reads_start: bool) -> None:
@@ -47,8 +48,8 @@ def _made(
 
 
 @lru_cache(MOST_TABLEAUS)
-def _of_tableau(pair: Tableau, state: int, dtype: torch.dtype) -> WrittenMethod:
-    method = TritonMethod(attempt_text(tableau_values(pair, state)), None, pair.calls, True)
+def _of_tableau(pair: ExplicitTableau, state: int, dtype: torch.dtype) -> WrittenMethod:
+    method = TritonMethod(attempt_text(pair.values(state)), None, pair.calls, True)
     return WrittenMethod(method, (), pair.calls)
 
 

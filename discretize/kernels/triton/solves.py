@@ -13,7 +13,7 @@ import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -50,6 +50,7 @@ class TritonSolveKernel:
     programs: Sequence[Program[Any]]
     text: SolveText
     stored: torch.dtype | None
+    key: ClassVar = None
 
     @property
     def run(self) -> type[TritonRun]:
@@ -274,15 +275,20 @@ class StiffRun(TritonRun):
         """
         method = self.engine.control.method
         assert isinstance(method, Rodas5P)
-        numbers = self._rosenbrock_arrays(method)
-        self.stages, self.pulled = (stages := numbers["stages"]), [*range(numbers["stages"])]
-        a, coupled = self.arrays["a"], self.arrays["b"]
+        self.stages, self.pulled = (stages := len(rodas.NODES)), [*range(stages)]
+        cost = method.attempt_cost(self.chain.segment(0), self.chain.field.state_size)
+        self.used = cost + 1 + stages  # all of a step again, and a derivative along what each stage was solved for
+        a, coupled = (_squared(rows) for rows in (rodas.STAGES, rodas.COUPLINGS))
         table = np.zeros((stages + 1, 2 * stages + 2))
         table[:stages] = np.concatenate([a, coupled, np.array([rodas.NODES, rodas.FROM_TIME]).T], 1)
-        table[stages, :2] = numbers["gamma"], numbers["jacobian_cost"]
+        table[stages, :2] = rodas.GAMMA, cost - (method.evaluations - 1)
         columns = np.concatenate([a, coupled]).T.copy()  # row after row in memory
         self.table, self.columns = (torch.from_numpy(each).to(self.h0.device) for each in (table, columns))
         self._read_settings()
+
+
+def _squared(rows: Sequence[Sequence[float]]) -> np.ndarray:
+    return np.array([(*row, *[0.0] * (len(rows) - len(row))) for row in rows])
 
 
 @cache
@@ -335,4 +341,4 @@ def _writers(module: FlowModule, needs: SolveNeeds, dtype: torch.dtype) -> Seque
     return (recorder(0) if needs.implicit else solve_writer(dtype),)
 
 
-plan_triton = partial(plan_by, SolveEngine(triton_reason, _writers, _made, TRITON))
+plan_triton = partial(plan_by, SolveEngine(triton_reason, _writers, _made, TRITON, reads_past=False))
