@@ -11,6 +11,7 @@ from fake_studies import draws, records_of, tables_of
 from experiments.reports.spreads import NotEnoughError, number, paired
 from experiments.studies.claims.tallec import chrono_rates
 from experiments.studies.claims.tallec.chrono_rates import AGAIN, CHOICE, JUDGED, ChronoRates, leads, main, rate_of, reached
+from experiments.studies.claims.tallec.tried import TriedRates
 from experiments.studies.registry import study_named
 from experiments.studies.results import Results, where
 from experiments.studies.study import Sizes
@@ -64,10 +65,12 @@ def test_seeds_that_choose_are_not_those_that_judge_and_all_runs_end_at_the_erro
     assert len({(point["T"], point["start"], point["rate"]) for point in chosen}) == len(chosen) / 2
 
 
-def test_the_rate_of_a_start_is_that_of_the_fewest_steps_and_of_equals_the_smallest(monkeypatch):
-    sizes = Sizes(hidden=64, rates=(1e-2, 3e-2))
-    tried = {(64, 200, "chrono"): {3e-2: 1000.0, 1e-2: 1000.0}, (64, 200, "standard"): {1e-2: 3000.0, 3e-2: 2000.0}}
-    monkeypatch.setattr(chrono_rates, "_tried", lambda: tried | {(64, 50, "chrono"): {1e-2: 500.0}})
+def test_the_rate_of_a_start_is_that_of_the_fewest_steps_and_of_equals_the_smallest(monkeypatch, tmp_path):
+    sizes, tried = Sizes(hidden=64, rates=(1e-2, 3e-2)), TriedRates(tmp_path / "tried.csv", "steps")
+    monkeypatch.setattr(chrono_rates, "TRIED", tried)
+    assert rate_of(sizes, 200, "chrono") is None  # nothing is
+    steps = {("chrono", 3e-2): 1000, ("chrono", 1e-2): 1000, ("standard", 1e-2): 3000, ("standard", 3e-2): 2000}
+    tried.write([[64, 200, *at, steps[at], 0] for at in steps] + [[64, 50, "chrono", 1e-2, 500, 0]], "late")
     assert (rate_of(sizes, 200, "chrono"), rate_of(sizes, 200, "standard")) == (1e-2, 3e-2)
     assert rate_of(sizes, 50, "chrono") is None  # one rate is not tried
     assert rate_of(Sizes(hidden=128, rates=sizes.rates), 200, "chrono") is None  # of another size
@@ -75,7 +78,7 @@ def test_the_rate_of_a_start_is_that_of_the_fewest_steps_and_of_equals_the_small
 
 def test_what_was_tried_is_written_once_both_seeds_have_tried_it(monkeypatch, tmp_path):
     file = tmp_path / "tried.csv"
-    monkeypatch.setattr(chrono_rates, "TABLE", file)
+    monkeypatch.setattr(chrono_rates, "TRIED", TriedRates(file, "steps"))
     made = [one for one in records(SOONER) if one["key"] != "50-chrono-0.01-101"]
     monkeypatch.setattr(chrono_rates, "records_in", lambda folder: ({"scale": "small"}, made))
     main(tmp_path)

@@ -12,11 +12,9 @@ ctrnn study run chrono-rates --scale small --out DIR             judged, and pri
 
 from __future__ import annotations
 
-import csv
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache
 from pathlib import Path
 from typing import ClassVar
 
@@ -26,6 +24,7 @@ from discretize import SequenceModel
 from experiments.reports.spreads import NotEnoughError, number, paired
 from experiments.runs.configuration import Configuration, shared_configuration
 from experiments.studies.claims.tallec.fig4 import ERRORS, SOLVED, SPEEDUP, STARTS
+from experiments.studies.claims.tallec.tried import TriedRates
 from experiments.studies.claims.training import learning_curve, started, steps_in_words
 from experiments.studies.folder import records_in
 from experiments.studies.results import Results, groups, once, where
@@ -41,7 +40,7 @@ BEYOND, BEYOND_AT = 3e-1, (100,)  # tried where the largest was the best
 COUNTS, AT_ALL, SMALLER = math.log2(SPEEDUP), math.log2(1.1), 0.5  # doublings
 OWN = "own rate"
 LATE = "A run that did not get there counts with the steps that it was given."
-TABLE = Path(__file__).with_suffix(".csv")
+TRIED = TriedRates(Path(__file__).with_suffix(".csv"), "steps")
 
 
 @once
@@ -239,21 +238,9 @@ def _rates(sizes: Sizes, T: int) -> tuple[float, ...]:
     return (*sizes.rates, BEYOND) if T in BEYOND_AT and sizes.rates == RATES else sizes.rates
 
 
-@cache
-def _tried() -> dict[tuple[int, int, str], dict[float, float]]:
-    found: dict[tuple[int, int, str], dict[float, float]] = {}
-    with TABLE.open(newline="", encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            found.setdefault((int(row["hidden"]), int(row["T"]), row["start"]), {})[float(row["rate"])] = float(row["steps"])
-    return found
-
-
 def rate_of(sizes: Sizes, T: int, start: str) -> float | None:
     """Return the rate of the fewest steps, of equals the smallest; None as long as one of the rates is not tried."""
-    if len(sizes.rates) == 1:
-        return float(sizes.rates[0])
-    tried = _tried().get((sizes.hidden, T, start), {})
-    return min(sorted(tried), key=tried.__getitem__) if {*_rates(sizes, T)} <= {*tried} else None
+    return TRIED.best(sizes.hidden, T, start, _rates(sizes, T))
 
 
 def leads(rows: pd.DataFrame, T: int, start: str) -> pd.Series:
@@ -336,8 +323,7 @@ def main(folder: Path) -> None:
         for (T, start, rate), same in groups(rows, ["T", "start", "rate"]).items()
         if len(same) == sizes.choosing
     ]
-    with TABLE.open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file, lineterminator="\n").writerows([["hidden", "T", "start", "rate", "steps", "late"], *lines])
+    TRIED.write(lines, "late")
 
 
 if __name__ == "__main__":

@@ -1,14 +1,19 @@
 r"""Tests footnote 7 of Tallec and Ollivier 2018: how soon an LSTM learns to add that is not told how far apart the numbers are.
 
 slow-decay   P(k) ~ 1/(k log(k + 1)^2)     whatever T is
-chrono       uniform on 2 .. T             told the task's T                   too long   told 10 T
+chrono       uniform on 2 .. T             told the task's T                   too long   told 10 T     too short   told T/10
 standard     b_f = 1                       a time of 4 samples
 
 speed        log2 of the steps until a mean squared error; each start by its own learning rate, which other seeds have chosen
+
+ctrnn study run unknown-times --scale small --out DIR            the choice
+python -m experiments.studies.claims.tallec.unknown_times DIR    writes unknown_times.csv, what was tried
+ctrnn study run unknown-times --scale small --out DIR            what is judged
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -21,28 +26,43 @@ from discretize import SequenceModel
 from experiments.reports.spreads import NotEnoughError, difference, spread
 from experiments.runs.configuration import Configuration, shared_configuration
 from experiments.studies.claims.tallec.fig4 import ERRORS
+from experiments.studies.claims.tallec.tried import TriedRates
 from experiments.studies.claims.training import learning_curve, started, steps_in_words, steps_to, thinned
-from experiments.studies.results import Results, best_settings, groups, once
-from experiments.studies.specs import Bands, Table, first, in_order, run_count
+from experiments.studies.folder import records_in
+from experiments.studies.results import Results, groups, once
+from experiments.studies.specs import Bands, Table, across, first, in_order, run_count
 from experiments.studies.study import Point, Row, Run, Sizes, Study, grid, words_beside
 from experiments.studies.verdicts import ClaimPart, ClaimVerdict, Compared, EveryComparison, need_intervals
 
 __all__ = ["UnknownTimes"]
 
-STARTS = {"slow-decay": "slow decay", "chrono": "chrono told T", "too-long": "chrono told 10 T", "standard": "standard"}
-TOO_LONG = 10
-CHOOSING = 100  # the first of the seeds by which rates are chosen
+STARTS = {
+    "slow-decay": "slow decay",
+    "chrono": "chrono told T",
+    "too-long": "chrono told 10 T",
+    "too-short": "chrono told T/10",
+    "standard": "standard",
+}
+TIMES = {"chrono": 1.0, "too-long": 10.0, "too-short": 0.1}  # what chrono is told, in T
+CHOOSING, JUDGED = 100, 200  # the first of the seeds by which rates are chosen, and of those that judge
+RATES = [2e-3, 6e-3, 2e-2, 4e-2, 8e-2]
+TRIED = TriedRates(Path(__file__).with_suffix(".csv"), "error")
 COUNTS = 1.0  # log2 of steps: twice as soon
 
 
 @once
 def judged(results: Results) -> pd.DataFrame:
-    """Select the rows of the seeds that judge, by the rate at which other seeds had the least mean error over a training."""
+    """Select the rows of the seeds that judge, each start at the rate at which others had the least mean error."""
+    rows = results.rows
+    return rows if rows.empty else rows[rows["seed"] >= JUDGED]
+
+
+def tried(results: Results) -> pd.DataFrame:
+    """Compute the mean error over a training, evaluations all counted, of each run of the choice."""
     rows = results.rows
     if rows.empty:
         return rows
-    best = best_settings(rows[rows["seed"] >= CHOOSING], ["T", "start"], ["rate"], "loss")
-    return rows[rows["seed"] < CHOOSING].merge(best[["T", "start", "rate"]].drop_duplicates())
+    return rows[rows["seed"] < JUDGED].groupby(["T", "start", "rate", "seed"])["loss"].mean().reset_index()
 
 
 def reached(chrono: pd.DataFrame) -> float | None:
@@ -64,12 +84,18 @@ class UnknownTimes(Study):
 
     name = "unknown-times"
     question, claim, source, prior_work, *resolutions = words_beside(__file__)
-    minutes: ClassVar = {"smoke": 0.3, "small": 5, "paper": 6800}
+    minutes: ClassVar = {"smoke": 0.3, "small": 7, "paper": 5300}
     sizes: ClassVar = {
         "smoke": Sizes(hidden=8, steps={12: 40}, every=10, held_out=100, rates=[1e-2], seeds=1, choosing=1),
-        "small": Sizes(hidden=32, steps={100: 2000}, every=50, held_out=250, rates=[2e-3, 6e-3, 2e-2], seeds=3, choosing=1),
+        "small": Sizes(hidden=32, steps={100: 2000}, every=50, held_out=250, rates=RATES, seeds=8, choosing=2),
         "paper": Sizes(
-            hidden=128, steps={200: 20_000, 750: 20_000}, every=100, held_out=1000, rates=[1e-3, 3e-3, 1e-2], seeds=5, choosing=2
+            hidden=128,
+            steps={200: 20_000, 750: 20_000},
+            every=100,
+            held_out=1000,
+            rates=[1e-3, 3e-3, 1e-2, 3e-2],
+            seeds=5,
+            choosing=2,
         ),
     }
     tables = (
@@ -88,10 +114,11 @@ class UnknownTimes(Study):
             words=STARTS,
         ),
         Table(
-            "All rates and seeds: the error at the end, mean (least–largest) over runs.",
-            by={"T": "T", "start": "start", "rate": "rate"},
-            columns={"error at the end": "loss", "runs": len},
-            sort=in_order(None, STARTS, None),
+            "The choice: the mean error over a training, evaluations all counted, at each rate, of two other seeds.",
+            by={"T": "T", "start": "start"},
+            columns=across("rate", {f"rate {rate:g}": rate for rate in RATES}, "loss"),
+            data=tried,
+            sort=in_order(None, STARTS),
             words=STARTS,
         ),
     )
@@ -112,12 +139,17 @@ class UnknownTimes(Study):
     }
 
     def points(self, sizes: Sizes) -> list[Point]:
-        seeds = [*range(CHOOSING, CHOOSING + sizes.choosing), *range(sizes.seeds)]
-        return grid(seed=seeds, T=sizes.steps, start=STARTS, rate=sizes.rates)
+        choosing = range(CHOOSING, CHOOSING + sizes.choosing)
+        judging = grid(seed=range(JUDGED, JUDGED + sizes.seeds), T=sizes.steps, start=STARTS)
+        chosen = [{**at, "rate": TRIED.best(sizes.hidden, at["T"], at["start"], sizes.rates)} for at in judging]
+        return [
+            *grid(seed=choosing, T=sizes.steps, start=STARTS, rate=sizes.rates),
+            *(point for point in chosen if point["rate"] is not None),
+        ]
 
     def configuration(self, point: Point, sizes: Sizes) -> Configuration:
         T, start = point["T"], point["start"]
-        told = started("chrono", TOO_LONG * T) if start == "too-long" else started(start, T)
+        told = started("chrono", max(2, TIMES[start] * T)) if start in TIMES else started(start, T)
         training = {"steps": sizes.steps[T], "batch": 50, "evaluate_every": sizes.every, "evaluation": sizes.held_out}
         model = {"field": "lstm", "integrator": "euler", "hidden": sizes.hidden, **told}
         return shared_configuration(task="adding", T=T, **model, **training, rate=point["rate"], seed=point["seed"], threads=1)
@@ -136,6 +168,7 @@ class UnknownTimes(Study):
             _part("told nothing, it learns to add as soon as chrono told T", found, errors, "chrono"),
             _part("it learns sooner than from forget biases of 1", found, errors, "standard"),
             _part("it learns sooner than chrono told ten times T", found, errors, "too-long"),
+            _part("it learns sooner than chrono told a tenth of T", found, errors, "too-short"),
         ]
         need_intervals(parts)
         numbers = {
@@ -168,3 +201,18 @@ def _part(claim: str, found: Mapping[tuple[int, str], pd.DataFrame], errors: Map
     if answered.answer in unsure:
         return ClaimPart(claim, None, f"{evidence}: {answered}, but runs were not there")
     return ClaimPart(claim, answered, evidence)
+
+
+def main(folder: Path) -> None:
+    """Write what the choice found: the mean error at each rate, of those tried by all of its seeds."""
+    asked, records = records_in(folder)
+    sizes = UnknownTimes.sizes[asked["scale"]]
+    TRIED.write(
+        [sizes.hidden, T, start, f"{rate:g}", f"{same['loss'].mean():.6g}"]
+        for (T, start, rate), same in groups(tried(Results(records)), ["T", "start", "rate"]).items()
+        if len(same) == sizes.choosing
+    )
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
