@@ -363,16 +363,16 @@ def disagreement(
     """Why a kernel cannot be used: states and gradients of a short solve are not those of the engine in torch; `method` and its
     program where it has one."""
     dice = torch.Generator().manual_seed(0)
-    sizes = ((2, 3, module.columns), (3, module.field.state_size))
+    kind = HeldPath if needs.implicit and not needs.drift else LinearPath  # by which nodes of a method are seen
+    sizes = ((2 if kind is HeldPath else 3, 3, module.columns), (3, module.field.state_size))
     uncounted = torch.autograd.graph.saved_tensors_hooks(lambda kept: kept, lambda kept: kept)
     with torch.inference_mode(False), torch.autocast(needs.device.type, enabled=False), uncounted:
         projected, h0 = (torch.rand(size, generator=dice, dtype=dtype, device="cpu").to(needs.device) - 0.5 for size in sizes)
         weights = [weight.detach().clone().requires_grad_(weight.requires_grad) for weight in weights_of(module)]
         tensors = [projected.to(needs.stored or dtype).requires_grad_(needs.x), h0.requires_grad_(), *weights]
-        kind = LinearPath if needs.drift else HeldPath
         field = WrittenField(module, weights)
         unit = time_unit(field.flow(projected[0], h0), h0)
-        knots = torch.arange(2 if needs.drift else 3, dtype=torch.float64, device="cpu") / 4 * unit
+        knots = torch.arange(3, dtype=torch.float64, device="cpu") / 4 * unit
         path = kind.unchecked(projected.detach(), knots)
         chain = chain_of(Driven(field, path), path.knots)
         method = method or ADAPTIVE_METHODS["rodas5p" if needs.implicit else "dopri5"]

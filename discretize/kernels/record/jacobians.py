@@ -22,7 +22,7 @@ from discretize.kernels.record.recording import UnknownOperation
 __all__ = ["Identities", "ShiftedJacobian"]
 
 Number: TypeAlias = "Tensor | float"
-TIMES_VECTOR = re.compile(r"(\w)(\w)(\w),\1\3->\1\2")  # as torch.einsum has it
+TIMES_VECTOR = re.compile(r"(\w)(?!\1)(\w)(?!\1|\2)(\w),\1\3->\1\2")  # as torch.einsum has it
 
 
 class _Matrix:

@@ -244,6 +244,10 @@ def eye(h):
 REFUSED = {
     "entries": (lambda f, tau, dt, s, h, k: (h + s * f.jacobian(tau, h)[:, 0], s * k), "an index"),
     "a transpose": (lambda f, tau, dt, s, h, k: (h + s * (f.jacobian(tau, h).mT @ k[..., None])[..., 0], s * k), "mT"),
+    "its diagonal": (
+        lambda f, tau, dt, s, h, k: (h + s * torch.einsum("bii,bi->bi", f.jacobian(tau, h), k), s * k),
+        "einsum",
+    ),
     "a mask": (
         lambda f, tau, dt, s, h, k: (h + s * ((f.jacobian(tau, h) * eye(h)) @ k[..., None])[..., 0], s * k),
         "no number of each sample",

@@ -11,7 +11,7 @@ from torch.testing import assert_close
 
 import ctrnn
 from discretize import EmbeddedRungeKutta, integrate
-from discretize.kernels.cpp import solves
+from discretize.kernels.cpp import methods, solves
 from discretize.kernels.cpp.attempts import attempt_written
 from discretize.kernels.record.attempt import AttemptModule, calls_of
 from discretize.kernels.record.program import program_of
@@ -199,6 +199,17 @@ def test_a_method_that_disagrees_with_torch_is_compared_once_and_others_go_on(mo
             engines.append((stats["engine"], stats["engine_why"]))
     assert asked == ["bosh3", "tsit5"]
     assert engines == 2 * [("steps", "it is wrong"), ("compiled", None)]
+
+
+@rows_of_any_width
+def test_a_pair_whose_nodes_are_wrong_is_found_out_at_its_first_use(monkeypatch):
+    numbers = methods._numbers
+    monkeypatch.setattr(methods, "_numbers", lambda nodes: numbers([node / 2 for node in nodes]))
+    field, x = ctrnn.gated(2, 7).double(), torch.ones(4, 3, 2, **TWICE)
+    with kernels_for_all("compiled"), torch.no_grad():
+        stats = integrate(field, along(x)[0], torch.zeros(3, 7, **TWICE), TS, method=RandomPair(43, 3, True), **COARSE).stats
+    assert stats["engine"] == "steps"
+    assert "differs from torch by" in stats["engine_why"]
 
 
 @rows_of_any_width
