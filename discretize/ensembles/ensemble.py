@@ -124,7 +124,8 @@ class Ensemble(AnsweredInit, nn.Module):
     def _look_again(self, call: _Call) -> None:
         """Refuse a call that writes into what was not there before it, by running it once more."""
         again = SharedState(self.stacked, writes=True)
-        with torch.random.fork_rng(), again:
+        devices = {tensor.device for tensor in (*self.parameters(), *self.buffers()) if tensor.device.type == "cuda"}
+        with torch.random.fork_rng(devices), again:
             self._together(call)
         self._refuse(again)
 

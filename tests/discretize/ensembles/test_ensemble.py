@@ -548,23 +548,25 @@ def test_threads_that_call_an_ensemble_at_once_get_what_they_would_alone():
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system forks no processes")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 def test_a_child_that_is_forked_while_a_thread_calls_an_ensemble_has_its_own_turn():
-    called, gone = threading.Event(), threading.Event()
+    (called, calling), (gone, going) = os.pipe(), os.pipe()
 
     class Slow(nn.Module):
         def forward(self, x):
-            called.set()
-            gone.wait()
+            os.write(calling, b"x")
+            os.read(gone, 1)
             return x
 
     quick = discretize.ensemble([nn.Identity(), nn.Identity()])
     thread = threading.Thread(target=discretize.ensemble([Slow(), Slow()]), args=[torch.zeros(1)])
     thread.start()
-    called.wait()
+    os.read(called, 1)
     child = os.fork()
     if not child:
         signal.alarm(60)  # ends a child that waits
         os._exit(quick(torch.zeros(1)).shape != (2, 1))
     _, status = os.waitpid(child, 0)
-    gone.set()
+    os.write(going, bytes(9))
     thread.join()
+    for end in (called, calling, gone, going):
+        os.close(end)
     assert os.waitstatus_to_exitcode(status) == 0

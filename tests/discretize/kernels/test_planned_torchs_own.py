@@ -354,15 +354,15 @@ def test_calls_with_samples_of_one_shape_are_repeated_at_once(mode, make, kind):
 @pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
 def test_where_no_kernel_may_be_built_calls_are_repeated_too_however_long_they_take(monkeypatch, make):
     with price.without_building():
-        module = planned(monkeypatch, make, X)
-        assert runs_at_once(monkeypatch, module, X)
+        module = planned(make, X)
+        assert runs_at_once(module, X)
         why = "a live step builds no kernel"
         assert all(part.stats["engine_why"].startswith(why) for part in rnns(module))
         monkeypatch.setattr(price, "PRICE", 0.0)
-        assert runs_at_once(monkeypatch, module, X)
+        assert runs_at_once(module, X)
         assert all(part.stats["engine_why"].startswith(why) for part in rnns(module))
         assert_close(flat(module(X)), flat(by_steps(module, X)), rtol=0, atol=1e-12)
-    assert not runs_at_once(monkeypatch, module, X)
+    assert not runs_at_once(module, X)
 
 
 def start(module, kind, form):

@@ -344,11 +344,11 @@ def test_what_the_largest_number_was_taken_of_is_saved_and_not_computed_again():
     assert largest.of[0] in values.kept
 
 
-@pytest.mark.parametrize("step", [discretize.Taylor2(), discretize.BackwardEuler()])
-def test_steps_that_differentiate_or_iterate_have_none(step):
-    rnn = DiscreteRNN(Own(), step, allow_overshoot=True)
+def test_a_step_that_computes_with_matrices_of_derivatives_has_none():
+    rnn = DiscreteRNN(Own(), discretize.ExponentialRosenbrock())
     rnn(torch.randn(2, 2, 3))
     assert rnn.stats["engine"] == "steps"
+    assert "it computes with the field's Jacobian as a matrix" in rnn.stats["engine_why"]
 
 
 def wrong_text(monkeypatch):

@@ -17,7 +17,7 @@ from discretize.kernels.record import stored
 from discretize.kernels.record.attributes import attributes_of
 from discretize.kernels.record.program import FlowModule, StepModule, program_of
 from discretize.kernels.record.recording import UnknownOperation
-from discretize.kernels.record.tableau import tableau_of, tableau_values
+from discretize.kernels.record.tableau import tableau_of
 from discretize.kernels.triton.attempts import attempt_text
 from discretize.kernels.triton.kernels import writer
 from discretize.kernels.triton.solve_writing import solve_writer
@@ -293,7 +293,7 @@ def test_programs_of_kernels_for_gpus_come_back_as_they_were(kind, write):
 
 
 def test_the_text_of_a_method_for_gpus_comes_back_as_it_was():
-    text = attempt_text(tableau_values(tableau_of(EXPLICIT_PAIRS["bosh3"]), 3))
+    text = attempt_text(tableau_of(EXPLICIT_PAIRS["bosh3"]).values(3))
     again = stored._read(json.loads(json.dumps(stored._value(text, {}))), [])
     assert (again, hash(again)) == (text, hash(text))
 
