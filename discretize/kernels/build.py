@@ -74,11 +74,6 @@ class CppSource:
         files = [self.path, *(self.headers or self.path.parent).glob("*.h")]
         return {path.name: path.read_bytes() for path in files} | {name: text.encode() for name, text in self.written}
 
-    @property
-    def digest(self) -> str:
-        """Of these."""
-        return _digest(ascii(sorted(self.texts().items())).encode())
-
 
 Libraries = Sequence[tuple[CppSource, Mapping[str, str | int]]]  # sources, and their definitions
 

@@ -34,6 +34,7 @@ from discretize.kernels.cpp.programs import (
     SumsStructure,
     functions_of,
     solves_library,
+    sources_digest,
 )
 from discretize.kernels.cpp.rows import CppText, written
 from discretize.kernels.cpp.solving import (
@@ -261,7 +262,7 @@ def _compared(
 ) -> str | None:
     """As `disagreement`, once for all processes where a Jacobian is read: torch takes a second to load what derivatives of
     derivatives need."""
-    agreed = Agreement(kernel.key, written.kernel.key, SOLVES.digest) if needs.implicit else None
+    agreed = Agreement(kernel.key, written.kernel.key, sources_digest()) if needs.implicit else None
     if agreed:
         return None
     why = disagreement(kernel, module, dtype, needs, method, written)

@@ -1,5 +1,6 @@
 """The program of a tableau is written without being recorded: it is the recorded one, for any width, and compiled."""
 
+import shutil
 from operator import add, mul
 from types import SimpleNamespace
 
@@ -13,6 +14,7 @@ import ctrnn
 from discretize import EmbeddedRungeKutta, integrate
 from discretize.kernels.cpp import methods, solves
 from discretize.kernels.cpp.attempts import attempt_written
+from discretize.kernels.cpp.programs import SOURCES, sources_digest
 from discretize.kernels.record.attempt import AttemptModule, calls_of
 from discretize.kernels.record.program import program_of
 from discretize.kernels.record.tableau import tableau_of
@@ -252,6 +254,16 @@ def test_a_stiff_method_is_compared_once_for_all_processes(monkeypatch, tmp_path
         assert asked == (["right", "wrong", "right", "never kept", "explicit"] if not times else again)
         asked.clear()
     compared("field", "right", "edited")
-    monkeypatch.setattr(type(solves.SOLVES), "digest", "of another driver")
+    monkeypatch.setattr(solves, "sources_digest", lambda: "of another driver")
     compared("field", "right", "a")
     assert asked == ["right", "right"]
+
+
+def test_an_agreement_hangs_on_every_file_that_a_kernel_is_compiled_from(tmp_path):
+    folder = shutil.copytree(SOURCES, tmp_path / "source")
+    digests = {sources_digest(folder)}
+    for path in folder.iterdir():
+        path.write_text(path.read_text() + "\n")
+        digests.add(sources_digest(folder))
+    assert len(digests) == 1 + len([*folder.iterdir()])
+    assert sources_digest() in digests
