@@ -61,6 +61,8 @@ class _EquationSolution(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, of_u: Tensor) -> Any:
+        if torch.is_grad_enabled():  # as for a derivative that is differentiated again
+            raise UnknownOperation("it differentiates the solution of an equation along a vector")
         return torch.ops.ctrnn.solution_pull(of_u, *ctx.saved_tensors), None, None, None
 
 

@@ -12,6 +12,7 @@ from torch.testing import assert_close
 
 import ctrnn
 import discretize
+from ctrnn.forward import jvp
 from discretize import BackwardEuler, Trapezoid
 from discretize.errors import StepError
 
@@ -269,9 +270,20 @@ class Declared(ctrnn.VectorField):
         return torch.diag_embed(-3 * h * h)
 
 
+class Tilted(discretize.Step):
+    """Backward Euler's, and a little of its derivative along ones: no more than kernels and steps may differ by."""
+
+    order, evaluations, tangents = 1, 5, 1
+
+    def advance(self, field, projected, h, dt):
+        u, along = jvp(lambda v: BackwardEuler().advance(field, projected, v, dt), (h,), (torch.ones_like(h),))
+        return u + 1e-12 * along
+
+
 @pytest.mark.parametrize(
     ("field", "step", "why"),
     [
+        (partial(made, "plain"), Tilted, "it differentiates the solution of an equation along a vector"),
         (Declared, BackwardEuler, "a field's own `jacobian`, or its `bandwidths`, are for steps in torch"),
         (partial(made, "plain"), discretize.ExponentialRosenbrock, "it computes with the field's Jacobian as a matrix"),
     ],
