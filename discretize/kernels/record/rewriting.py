@@ -4,6 +4,8 @@ numbers taken by index        products with a matrix of zeros and ones
 convolutions                  shifted pieces, one after the other, times the kernel
 amin                          -amax(-x)
 sizes and signs               |x| = x sign x, whose sign stands still: of what is differentiated twice
+std, sinc                     without a division by 0 where numbers are equal, or 0: likewise, for torch masks its result, which
+                              is nan in a derivative of the derivative
 """
 
 from __future__ import annotations
@@ -128,6 +130,18 @@ def _sign(x: Tensor) -> Tensor:
     return torch.sign(x.detach())
 
 
+def _std(x: Tensor, *axes: Any, **settings: Any) -> Tensor:
+    variance = torch.var(x, *axes, **settings)
+    equal = variance == 0
+    return torch.where(equal, 0.0, torch.where(equal, 1.0, variance).sqrt())
+
+
+def _sinc(x: Tensor) -> Tensor:
+    zero = x == 0
+    angle = math.pi * torch.where(zero, 1.0, x)
+    return torch.where(zero, 1.0, torch.sin(angle) / angle)
+
+
 RULES: dict[str, Callable[..., Tensor]] = {
     "__getitem__": _getitem,
     "index_select": _index_select,
@@ -144,4 +158,6 @@ OF_DERIVATIVES: dict[str, Callable[..., Tensor]] = TWICE | {
     **dict.fromkeys(("abs", "absolute"), _abs),
     **dict.fromkeys(("sign", "sgn"), _sign),
     "softsign": lambda x: x / (1 + _abs(x)),
+    "std": _std,
+    "sinc": _sinc,
 }

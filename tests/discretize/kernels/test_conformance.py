@@ -191,6 +191,26 @@ def test_a_derivative_of_a_function_is_taken_by_what_is_moved_and_nothing_else(e
     check_sequence(engine, made("gated per unit"), Curved(), "dt")
 
 
+class AtRest(ctrnn.VectorField):
+    """A spread of units, which begin as equals, and a wave about 0."""
+
+    def __init__(self):
+        super().__init__(2, 3)
+        self.weight = torch.nn.Parameter(torch.ones(3, 2, dtype=DOUBLE))
+
+    def flow(self, projected, h):
+        return projected @ self.weight.t() - h.std(-1, keepdim=True) + torch.sinc(h)
+
+
+@engines
+def test_a_derivative_along_a_slope_may_begin_where_units_are_equal_and_zero(engine):
+    field, x, found = AtRest(), torch.ones(TIME, 2, 2, dtype=DOUBLE), []
+    with kernels_for_all(engine), torch.no_grad():
+        for fused in ("always", False):
+            found.append(discretize.DiscreteRNN(field, discretize.Taylor2(), dt=0.1, fused=fused)(x)[0])
+    assert_close(*found, rtol=1e-12, atol=1e-12)
+
+
 # Solves, by the same steps: the tolerance of a step decides which there are, and rounding does not.
 
 TS = torch.tensor([0.0, 0.4, 1.0, 1.5, 2.5, 3.0], dtype=DOUBLE)

@@ -9,6 +9,7 @@ from torch.testing import assert_close
 import ctrnn
 import discretize
 from ctrnn.rewriting import Rewritten
+from discretize.kernels.record.program import jvp_in_reverse
 from discretize.kernels.record.rewriting import OF_DERIVATIVES, RULES
 
 H = torch.tensor([[0.3, -1.2, 0.7, 2.0, -0.4, 1.1], [0.9, 0.2, -0.6, -1.5, 0.8, 0.1], [0.0, 0.5, 1.0, -0.3, 0.0, 2.2]]).double()
@@ -58,6 +59,8 @@ CASES = {
     "instance_norm": lambda h: functional.instance_norm(h.unflatten(-1, (2, 3))).flatten(1),
     "solve": lambda h: torch.linalg.solve(4 * torch.eye(6) + h[:, None] * h[..., None], h),
     "solve, columns": lambda h: torch.linalg.solve(LARGE, h.mT) * torch.linalg.solve(LARGE, h, left=False).mT,
+    "std": lambda h: h.std(-1, keepdim=True) * h + torch.std(h, dim=1, correction=0, keepdim=True) + h.std(1, False)[:, None],
+    "sinc": lambda h: torch.sinc(h + 0.05) + (h + 0.1).sinc(),
     "logarithms": lambda h: torch.log2(h**2 + 1) * torch.log10(h**2 + 2),
 }
 
@@ -80,6 +83,13 @@ def test_numbers_and_both_derivatives_are_torchs(name):
         found = answers()
     for mine, torchs in zip(found, expected, strict=True):
         assert_close(mine.broadcast_to(torchs.shape), torchs, rtol=1e-12, atol=1e-12)
+
+
+def test_derivatives_along_a_vector_are_those_of_torch_where_units_are_equal_or_zero():
+    for function in (lambda h: h.std(-1, keepdim=True) * W[0], torch.sinc):
+        for h in (torch.zeros(2, 6).double(), torch.ones(2, 6).double()):
+            expected = torch.func.jvp(function, (h,), (W[:2],))[1]
+            assert_close(jvp_in_reverse(function, h, W[:2]), expected, rtol=0, atol=1e-14)
 
 
 def test_every_rule_is_used_by_one_of_these():
