@@ -249,8 +249,9 @@ class _SegmentSolve:
         if not (accepted == live).all():
             self.last = attempt
         took = column(accepted, self.h, torch.bool)
-        # An error of infinity is known here; whether the state is what is not finite has to be read from its device.
-        if not finite and not bool(torch.isfinite(attempt.h).all()):
+        # An error of infinity is known here; whether the state is what is not finite, or the slope there, has to be read from its
+        # device.
+        if not finite and not all(bool(torch.isfinite(part).all()) for part in (attempt.h, attempt.end) if part is not None):
             # Steps that led to nan would leave nan in the gradients of their neighbours: none for them this time.
             attempt = self._attempt(tau, np.where(accepted, dt, 0.0))
             # Where the field itself is nan even a step of 0 leads to nan, and the state is not to blame.

@@ -27,6 +27,7 @@ __all__ = ["ERROR_MARGIN", "GROW", "SAFETY", "SHORTEST_STEP", "SHRINK", "Numbers
 ERROR_MARGIN = 8.0
 MOST_ON_AVERAGE = 1_000  # steps a segment
 SAFETY, SHRINK, GROW = 0.9, 0.2, 10.0
+NEAR = 2.0**-10  # of its step, of a sample that waits: a field that ends nearby, as a root does at 0, is not asked beyond
 SHORTEST_STEP = 1e-14  # as a fraction of the segment: below it the state no longer moves in float64
 
 Numbers = TypeVar("Numbers", np.ndarray, Tensor)  # one for each sample
@@ -157,7 +158,7 @@ class StepPlace(NamedTuple, Generic[Numbers]):
 @dataclass(frozen=True)
 class Round(Generic[Numbers]):
     """Describes a step of each sample: of dt, to `end`, of a segment of that length; those not `live` have arrived, and their dt,
-    which they do not take, is one that they could, above 0; where a control judges all of them as a whole, it is 0.
+    which they do not take, is above 0 and leads nowhere; where a control judges all of them as a whole, it is 0.
 
     The numbers are NumPy's, or tensors on the device of the states, where they need not be read to go on.
     """
@@ -175,7 +176,7 @@ class Round(Generic[Numbers]):
         tried = on.where(live, dt, 0.0)
         if not control.whole:
             own = on.minimum(place.step, length)
-            tried = on.where(live, dt, on.where(own > 0, own, tried.max()))
+            tried = on.where(live, dt, NEAR * on.where(own > 0, own, tried.max()))
         return cls(control, place, length, live, tried, end)
 
     def accepted(self, error: Numbers) -> Numbers:

@@ -234,6 +234,36 @@ def test_gradients_do_not_see_who_was_left_out(monkeypatch):
         assert_close(ours, theirs, rtol=1e-9, atol=1e-9)
 
 
+class Rooted(ctrnn.VectorField):
+    """dh/dt = -a h - b + root(h) / 1000, in which a and b are the sample's own: slopes end where h is 0."""
+
+    def __init__(self, root):
+        super().__init__(0, 3)
+        self.root, self.weight = root, torch.nn.Parameter(torch.ones(1))
+
+    def flow(self, projected, h):
+        h, a, b = h.split(1, -1)
+        return torch.cat([self.root(h) / 1000 - self.weight * (a * h + b), torch.zeros_like(a), torch.zeros_like(b)], -1)
+
+
+@pytest.mark.parametrize(
+    ("root", "h0", "ts"),
+    [
+        (torch.sqrt, [[1.0, 6.8, 0.0], [1.0, 0.1, 0.0]], [[0.0, 0.0], [0.5, 0.5]]),  # a step of one is tried again
+        (torch.sqrt, [[0.38, 0.0, 1.0], [5.0, 0.0, 1.0]], [[0.0, 0.0], [0.2, 1.0]]),  # one waits
+        (lambda h: torch.where(h > 0, h.sqrt(), 0.0), [[0.38, 0.0, 1.0], [5.0, 0.0, 1.0]], [[0.0, 0.0], [0.2, 1.0]]),
+    ],
+)
+def test_a_step_that_is_not_taken_leaves_no_nan_in_gradients_where_its_last_slope_is_none(root, h0, ts):
+    field, h0, ts = Rooted(root), torch.tensor(h0, requires_grad=True), torch.tensor(ts)
+    how = {"method": "bosh3", "rtol": 1e-3, "atol": 1e-4, "first_step": 0.25, "max_step": 0.25, "fused": False}
+    singly = torch.cat([integrate(field, None, h0[b : b + 1], ts[:, b], **how).hs for b in (0, 1)], 1)
+    both = integrate(field, None, h0, ts, **how).hs
+    mine, theirs = (torch.autograd.grad(hs.square().sum(), [field.weight, h0]) for hs in (both, singly))
+    assert all(gradient.isfinite().all() for gradient in theirs)
+    assert_close((both, *mine), (singly, *theirs), rtol=1e-6, atol=1e-6)
+
+
 @pytest.mark.parametrize("method", ["dopri5", "rodas5p", "rk4", Midpoint()])
 def test_no_step_is_longer_than_max_step(method):
     field, path, ts = ctrnn.gated(1, 2), ctrnn.HeldPath(torch.randn(2, 1, 1), torch.tensor([0.0, 1.0, 3.05])), [0.0, 3.05]

@@ -455,4 +455,5 @@ def test_no_sample_is_given_a_dt_of_0():
         place = StepPlace(*map(numbers, (tau, step, np.zeros(4, dtype=bool))))
         round = Round.of(control, place, numbers(np.array([1.0, 0.2, 0.0, 3.0])))
         assert round.live.tolist() == [True, False, False, False]
-        assert round.dt.tolist() == [0.1, 0.2, 0.1, 3.0]  # as long as the segment at most, and that of another without one
+        # In parts of its step, as long as the segment at most, and of another's without one.
+        assert round.dt.tolist() == [0.1, 0.2 / 1024, 0.1 / 1024, 3.0 / 1024]
