@@ -221,8 +221,9 @@ class MeasuresOfBatches:
             self.sums[name] = total + (weight * mean if weight else 0.0), weights + weight
 
     def measures(self) -> dict[str, float]:
+        """Return them by name; none where no batch was added."""
         means = {name: total / weights if weights else math.nan for name, (total, weights) in self.sums.items()}
-        return self.task.measures_of(means)
+        return self.task.measures_of(means) if means else {}
 
 
 class ClassAtEverySample(Task):

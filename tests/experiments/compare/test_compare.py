@@ -31,6 +31,7 @@ from experiments.studies.clocks.crosswise import own_time_of
 from experiments.studies.clocks.rollout import Rollout
 from experiments.studies.registry import loaded
 from experiments.studies.results import Results
+from experiments.tasks.cognitive import Rhythm
 from experiments.tasks.warps.clocked import ClockedRecall
 from experiments.usage import UsageError
 
@@ -208,6 +209,16 @@ def test_what_is_not_finite_has_no_score():
     row = one.row()
     assert row["finite"] is False
     assert row["loss"] is None
+
+
+def test_what_is_not_finite_from_the_first_batch_on_has_no_score_of_a_variance_either():
+    task, empty = Rhythm(), torch.zeros(0)
+    batch = task.batch(2, torch.Generator().manual_seed(0))
+    one = Crossed(task, None)
+    one.add(batch, Rollout(torch.full_like(batch.targets, math.nan), torch.zeros(1, 2, 1), empty, empty), None)
+    row = one.row()
+    assert row["finite"] is False
+    assert "r2" not in row
 
 
 # ---- differences
