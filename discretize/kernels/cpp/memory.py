@@ -92,7 +92,8 @@ def lent(like: Tensor, *sizes: int) -> Tensor:
     block.lend()
     held = (ctypes.c_char * need).from_buffer(block.pages)  # which the tensor's storage owns
     weakref.finalize(held, _returned, block).atexit = False
-    return torch.frombuffer(held, dtype=like.dtype, count=count).view(sizes)
+    storage = torch.frombuffer(held, dtype=like.dtype, count=count).untyped_storage()
+    return like.new_empty(0).set_(storage, 0, sizes)  # no view: autograd refuses to write into one that a Function returns
 
 
 def lent_if_large(like: Tensor, *sizes: int) -> Tensor:

@@ -130,6 +130,21 @@ def test_large_states_of_a_sequence_lie_in_memory_that_is_used_again_and_are_nev
         assert_close(held, discretize.DiscreteRNN(rnn.field, fused=False)(x)[0])
 
 
+@pytest.mark.parametrize("write", [torch.relu_, lambda output: output.mul_(2), lambda output: output[0].zero_()])
+def test_large_states_may_be_written_into_as_small_ones(monkeypatch, write):
+    def slope():
+        x = torch.linspace(-1, 1, 72).view(12, 3, 2).requires_grad_()
+        output, _ = rnn(x)
+        write(output)
+        return torch.autograd.grad(output.square().sum(), x)[0]
+
+    rnn = discretize.DiscreteRNN(ctrnn.gated(2, 8), fused="always")
+    small = slope()
+    monkeypatch.setattr(memory, "LARGEST", 1)
+    monkeypatch.setattr(memory, "LEAST", 1)
+    assert_close(slope(), small, rtol=0, atol=0)
+
+
 def test_threads_never_share_a_block():
     places, together = [], threading.Barrier(4)
 
