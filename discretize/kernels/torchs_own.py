@@ -21,6 +21,7 @@ from ctrnn import VectorField
 from ctrnn.cells.conversion import TorchWeights, has_own_sizes, torch_kind
 from ctrnn.cells.lstm import LSTMField
 from ctrnn.fields.candidates import ReluCandidate
+from ctrnn.own_code import exchanged_method
 from discretize import compat
 from discretize.kernels.eligibility import Fused, is_ordinary, tensor_reason
 from discretize.kernels.price import builds_at_once
@@ -95,7 +96,7 @@ def quicker_reason(field: VectorField, fused: Fused, time: int, batch: int, lear
 
 def is_lstm_of_networks(field: VectorField, step: Step, dt: float, substeps: int, networks: int) -> bool:
     """Whether an ensemble's steps are those of torch.lstm with each network's weights, which are stacked in the field."""
-    if key_of(step) != EULER or substeps != 1 or dt != 1.0 or torch_kind(field) is not nn.LSTMCell:
+    if not _is_torchs(step, dt, substeps) or torch_kind(field) is not nn.LSTMCell:
         return False
     assert isinstance(field, LSTMField)
     gates, rows = field.gates, 4 * field.hidden_size
@@ -227,9 +228,14 @@ def joined(runs: Sequence[TorchRun | None], directions: int) -> TorchRun | None:
     return first._replace(weights=tuple(weights for run in runs if run for weights in run.weights), directions=directions)
 
 
+def _is_torchs(step: Step, dt: float, substeps: int) -> bool:
+    """Whether these are unit Euler steps, by the code that we wrote for them."""
+    return substeps == 1 and dt == 1.0 and key_of(step) == EULER and exchanged_method(Euler) is None
+
+
 def torchs_run(field: VectorField, step: Step, dt: float, substeps: int) -> TorchRun | None:
     """How torch runs these steps of a field; None where it has no function for them."""
-    if key_of(step) != EULER or substeps != 1 or dt != 1.0 or (kind := torch_kind(field)) is None:
+    if not _is_torchs(step, dt, substeps) or (kind := torch_kind(field)) is None:
         return None
     if not has_own_sizes(field):
         return None

@@ -365,6 +365,14 @@ def test_where_no_kernel_may_be_built_calls_are_repeated_too_however_long_they_t
     assert not runs_at_once(module, X)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_step_whose_method_was_exchanged_is_none_of_torchs_function(monkeypatch, kind):
+    module, advance = planned(partial(one, kind), X), Euler.advance
+    monkeypatch.setattr(Euler, "advance", lambda *given: advance(*given) / 2)
+    for each in (module, one(kind)):  # by a plan, and anew
+        assert_close(flat(each(X)), flat(by_steps(each, X)), rtol=0, atol=1e-12)
+
+
 def start(module, kind, form):
     """States to begin with, as a tensor or as torch gives an LSTM's; none."""
     number = len(fields(module))
