@@ -361,8 +361,8 @@ def disagreement(
     method: EmbeddedMethod | None = None,
     written: WrittenMethod | None = None,
 ) -> str | None:
-    """Why a kernel cannot be used: states and gradients of a short solve are not those of the engine in torch; `method` and its
-    program where it has one."""
+    """Why a kernel cannot be used: states and gradients of a short solve are not those of the engine in torch; None where they
+    are, and "" where neither comes to the end, so that nothing was compared; `method` and its program where it has one."""
     dice = torch.Generator().manual_seed(0)
     kind = HeldPath if needs.implicit and not needs.drift else LinearPath  # by which nodes of a method are seen
     sizes = ((2 if kind is HeldPath else 3, 3, module.columns), (3, module.field.state_size))
@@ -383,17 +383,17 @@ def disagreement(
         )
         engine.start(chain, len(h0))
         hs = run.forward(*tensors)
-        if run.failed.cause:
-            return None  # nor has the engine an answer
-        back = zip(tensors, run.backward(torch.ones_like(hs)), strict=True)
-        mine = [hs, *(torch.zeros_like(t) if g is None else g for t, g in back if t.requires_grad)]
-        sought = [tensor for tensor in tensors if tensor.requires_grad]
+        failure, sought = run.failure(), [tensor for tensor in tensors if tensor.requires_grad]
         with torch.enable_grad():
             try:
                 again = states_by_engine(run, *tensors)
             except Failure as error:  # where a method leads to nan, say, beside a sample whose step is not taken
-                return f"the engine in torch, with which its kernel is compared, stops: {error.cause}"
+                return f"the engine in torch, with which its kernel is compared, stops: {error.cause}" if failure is None else ""
             gradients = torch.autograd.grad(again.sum(), sought, allow_unused=True, materialize_grads=True)
+        if failure is not None:
+            return f"its kernel stops on a few numbers, where the engine in torch goes on: {failure.cause}"
+        back = zip(tensors, run.backward(torch.ones_like(hs)), strict=True)
+        mine = [hs, *(torch.zeros_like(t) if g is None else g for t, g in back if t.requires_grad)]
     worst = wrong_by(mine, (again, *gradients), h0, sought, 1.0, needs.stored or dtype)
     return None if worst <= ROUNDING[needs.stored or dtype] else f"its kernel differs from torch by {worst:.2g} on a few numbers"
 

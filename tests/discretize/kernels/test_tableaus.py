@@ -12,11 +12,13 @@ from torch.testing import assert_close
 
 import ctrnn
 from discretize import EmbeddedRungeKutta, integrate
-from discretize.kernels.cpp import methods, solves
+from discretize.errors import Failure
+from discretize.kernels.cpp import methods, solves, solving
 from discretize.kernels.cpp.attempts import attempt_written
 from discretize.kernels.cpp.programs import SOURCES, sources_digest
 from discretize.kernels.record.attempt import AttemptModule, calls_of
 from discretize.kernels.record.program import program_of
+from discretize.kernels.record.stored import Agreement
 from discretize.kernels.record.tableau import tableau_of
 from discretize.kernels.record.values import ancestors
 from discretize.solvers.adaptive import ADAPTIVE_METHODS
@@ -267,3 +269,36 @@ def test_an_agreement_hangs_on_every_file_that_a_kernel_is_compiled_from(tmp_pat
         digests.add(sources_digest(folder))
     assert len(digests) == 1 + len([*folder.iterdir()])
     assert sources_digest() in digests
+
+
+class Rooted(ctrnn.VectorField):
+    """A flow where units are above `least`, and none below it; nothing is learned."""
+
+    def __init__(self, least):
+        super().__init__(2, 3)
+        self.least = least
+
+    def flow(self, projected, h):
+        return projected.sum(-1, keepdim=True) - (h - self.least).sqrt()
+
+
+@pytest.mark.parametrize(("least", "kept"), [(-10.0, 1), (10.0, 0)])
+def test_an_agreement_is_kept_of_what_was_compared(monkeypatch, least, kept):
+    keep, times = Agreement.keep, []
+    monkeypatch.setattr(Agreement, "keep", lambda agreement: times.append(keep(agreement)))
+    with kernels_for_all("compiled"), torch.no_grad():
+        field, x = Rooted(least), torch.ones(4, 3, 2, **TWICE)
+        solved = integrate(field, along(x)[0], torch.full((3, 3), 100.0, **TWICE), TS, method="rodas5p", **COARSE)
+    assert solved.stats["engine"] == "compiled"
+    assert len(times) == kept
+
+
+@rows_of_any_width
+def test_a_kernel_that_stops_where_torch_goes_on_is_not_used(monkeypatch):
+    stops = Failure("it was told to", "", 0.0, None, None)
+    monkeypatch.setattr(solving.KernelRun, "failure", lambda _: stops)
+    with kernels_for_all("compiled"), torch.no_grad():
+        field, x = Rooted(-2.0), torch.ones(4, 3, 2, **TWICE)
+        stats = integrate(field, along(x)[0], torch.zeros(3, 3, **TWICE), TS, method="tsit5", **COARSE).stats
+    assert stats["engine"] == "steps"
+    assert stats["engine_why"] == "its kernel stops on a few numbers, where the engine in torch goes on: it was told to"
