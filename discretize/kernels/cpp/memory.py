@@ -93,7 +93,9 @@ def lent(like: Tensor, *sizes: int) -> Tensor:
     held = (ctypes.c_char * need).from_buffer(block.pages)  # which the tensor's storage owns
     weakref.finalize(held, _returned, block).atexit = False
     storage = torch.frombuffer(held, dtype=like.dtype, count=count).untyped_storage()
-    return like.new_empty(0).set_(storage, 0, sizes)  # no view: autograd refuses to write into one that a Function returns
+    strides = [math.prod(sizes[axis + 1 :]) for axis in range(len(sizes))]
+    # No view: autograd refuses to write into one that a Function returns.
+    return like.new_empty(0).set_(storage, 0, sizes, strides)
 
 
 def lent_if_large(like: Tensor, *sizes: int) -> Tensor:
