@@ -220,7 +220,7 @@ def bench(
     """Measure how fast this is, side by side with what you would use instead; in a copy of the repository.
 
     Args:
-        against: torch, loop, torchdiffeq, torchode, diffrax, torchsde.
+        against: torch, loop, torchdiffeq, torchode, diffrax, torchsde, torchdde.
         out: File to write, .json, .md, .svg or .png.
         scale: smoke, small (minutes), full (a quarter of an hour), or gpu (sizes for one, with --device cuda).
         threads: For everyone, ours and theirs.
