@@ -103,9 +103,8 @@ def ours(method: str, engine: str, **settings: Any) -> SolveCandidate:
 
 
 def solver_candidates(session: Session, methods: Sequence[str], kind: str = "held") -> list[SolveCandidate]:
-    """Ours by these methods, with delays step by step only, then those of the peers for this kind."""
-    engines = (STEPS,) if kind == "delays" else (COMPILED, STEPS)
-    return [*(ours(method, engine) for method in methods for engine in engines), *of_peers(session, kind)]
+    """Ours by these methods, then those of the peers for this kind."""
+    return [*(ours(method, engine) for method in methods for engine in (COMPILED, STEPS)), *of_peers(session, kind)]
 
 
 @dataclass(frozen=True)
