@@ -236,7 +236,7 @@ def gradients_of_solves(dice: Dice) -> list[Difference]:
         def loss(eps: float) -> float:
             return float((_shifted(problem, directions, eps).exact(noise) * weight).sum())
 
-        eps = 1e-3
+        eps = 2e-4
         slopes = [(loss(e) - loss(-e)) / (2 * e) for e in (eps, 2 * eps)]
         return {"gradient": torch.tensor([(4 * slopes[0] - slopes[1]) / 3])}
 
