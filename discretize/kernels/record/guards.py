@@ -213,21 +213,29 @@ def _is_listed(get: Callable[[Any], Any], of: object) -> bool:
 
 @cache
 def counts_writes() -> bool:
-    """Return whether Python counts writes into dicts, those of classes too, and torch reads the number."""
+    """Return whether Python counts writes into dicts, those of classes and of objects too, and torch reads the number.
+
+    Python 3.13 counts no attributes that are set by `object.__setattr__`, as modules of torch set theirs.
+    """
     if compat.missing(["dict_version"]):
         return False
-    kind = type("Kind", (), {"a": 1})
-    found, own = {"a": 1, "b": 1}, dict_of(kind)
+    kind: Any = type("Kind", (), {"a": 1})
+    each, dicts = kind(), [{"a": 1, "b": 1}, dict_of(kind)]
+    object.__setattr__(each, "a", 1)
+    object.__setattr__(each, "b", 1)
+    dicts.append(vars(each))
 
-    def versions() -> tuple[int, int]:
-        return compat.dict_version(found), compat.dict_version(own)
+    def versions() -> tuple[int, ...]:
+        return tuple(map(compat.dict_version, dicts))
 
     seen = [versions(), versions()]
     for value in (2, 1):  # of which the second is what was there
-        found["a"], kind.a = value, value  # type: ignore[attr-defined]
+        dicts[0]["a"] = kind.a = value
+        object.__setattr__(each, "a", value)
         seen.append(versions())
-    del found["b"]
-    kind.b = 1  # type: ignore[attr-defined]
+    del dicts[0]["b"]
+    kind.b = 1
+    object.__delattr__(each, "b")
     seen.append(versions())
     return seen[0] == seen[1] and all(len({*each}) == len(seen) - 1 for each in zip(*seen, strict=True))
 
