@@ -6,38 +6,29 @@ import functools
 import os
 import threading
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ctrnn.rewriting import TWICE, Rewritten
+from ctrnn.rewriting import TWICE, Exchangeable, Rewritten
 
-__all__ = ["jacobian_of", "jvp", "jvp_taken"]
+__all__ = ["JVP", "jacobian_of", "jvp"]
+
+# Of functions of one tensor: (f, at, direction) -> (f(at), (df/dat) direction).
+JVP: Exchangeable[Callable[[Any, Any, Any], tuple[Tensor, Tensor]]] = Exchangeable("jvp")
 
 
 def jvp(f: Any, primals: tuple[object, ...], tangents: tuple[Any, ...], **settings: Any) -> Any:
     """Call `torch.func.jvp`, with derivatives of the result that are right where torch's are not; one thread after another."""
-    if not torch.compiler.is_dynamo_compiling() and (way := _way.get()) is not None and len(primals) == 1 and not settings:
-        return way(f, *primals, *tangents)
+    if len(primals) == 1 and not settings and (other := JVP.other) is not None:
+        return other(f, *primals, *tangents)
     if torch.compiler.is_compiling():
         return torch.func.jvp(f, primals, tangents, **settings)
     _load()
     with _one_thread, Rewritten(TWICE):
         return torch.func.jvp(f, primals, tangents, **settings)
-
-
-@contextmanager
-def jvp_taken(way: Callable[[Any, Any, Any], tuple[Tensor, Tensor]]) -> Iterator[None]:
-    """While it is entered, take `jvp` of functions of one tensor by way(f, at, direction) -> (f(at), (df/dat) direction)."""
-    before = _way.set(way)
-    try:
-        yield
-    finally:
-        _way.reset(before)
 
 
 def jacobian_of(f: Callable[[Tensor], Tensor], h: Tensor, bandwidths: tuple[int, int] | None = None) -> Tensor:
@@ -67,7 +58,6 @@ def jacobian_of(f: Callable[[Tensor], Tensor], h: Tensor, bandwidths: tuple[int,
 # torch counts the levels of forward mode for all threads together: one that leaves takes the tangents of the others with it,
 # which then are 0 without a word.
 _one_thread = threading.RLock()
-_way: ContextVar[Callable[[Any, Any, Any], tuple[Tensor, Tensor]] | None] = ContextVar("_way", default=None)
 
 
 def _after_fork() -> None:

@@ -9,16 +9,40 @@ Each is the same number and derivative to rounding.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-__all__ = ["TWICE", "Rewritten", "Rules"]
+__all__ = ["TWICE", "Exchangeable", "Rewritten", "Rules"]
 
+F = TypeVar("F", bound=Callable[..., Any])
 Rules = Mapping[str, Callable[..., Tensor]]
+
+
+class Exchangeable(Generic[F]):
+    """Tells a function of this project whether another is to be called in its place, as while code is recorded for a kernel."""
+
+    def __init__(self, name: str) -> None:
+        self._other: ContextVar[F | None] = ContextVar(name, default=None)
+
+    @property
+    def other(self) -> F | None:
+        """The function that is to be called; None without one, and where torch.compile reads the code."""
+        return None if torch.compiler.is_dynamo_compiling() else self._other.get()
+
+    @contextmanager
+    def by(self, other: F) -> Iterator[None]:
+        """Have another function called while the context is entered."""
+        before = self._other.set(other)
+        try:
+            yield
+        finally:
+            self._other.reset(before)
 
 
 class Rewritten(TorchFunctionMode):

@@ -19,8 +19,8 @@ from torch import Tensor, nn
 
 from ctrnn import VectorField
 from ctrnn.fields.computed import with_computed_weights
-from discretize.kernels.cpp.rows import CppText
 from discretize.kernels.cpp.sequences import CompiledKernel
+from discretize.kernels.cpp.text import CppText
 from discretize.kernels.eligibility import autocast_reason, device_reason, setting_reason, tensor_reason, transform_reason
 from discretize.kernels.record.attributes import attributes_of
 from discretize.kernels.record.program import Program, StepModule

@@ -34,7 +34,7 @@ from discretize.kernels.record.program import CodeModule, Program, Text, Writer,
 from discretize.kernels.record.recording import UnknownOperation, in_the_users_words
 from discretize.kernels.record.stored import Recorder, is_stored, program_key
 from discretize.kernels.record.watched import Unwatched
-from discretize.steps.algebra.solver import solved_by
+from discretize.steps.algebra.exchanged import SOLUTION
 from discretize.steps.step import Step
 
 __all__ = [
@@ -368,11 +368,11 @@ def _is_the_same_alone(module: CodeModule, dtype: torch.dtype) -> bool:
     ]
     # Copies: under inference_mode weights may be such that autograd refuses.
     module = with_weights(module, [w.detach().clone().requires_grad_(w.requires_grad) for w in weights_of(module)])
-    with solved_by(one_iteration):
+    with SOLUTION.by(one_iteration):
         together = module(*(sample.requires_grad_() for sample in samples))
     if together.requires_grad:  # backward, too, for what that code reads
         torch.autograd.grad(together.sum(), samples, allow_unused=True)
-    with torch.no_grad(), solved_by(one_iteration):
+    with torch.no_grad(), SOLUTION.by(one_iteration):
         alone = torch.cat([module(*(sample[k : k + 1] for sample in samples)) for k in range(3)])
     together = together.detach()
     return difference(alone, together, LEAST[dtype] * float(together.abs().nan_to_num(0.0, 0.0, 0.0).max())) <= ROUNDING[dtype]

@@ -24,8 +24,9 @@ from discretize.kernels.cpp.programs import (
     PRODUCTS,
     REALS,
 )
-from discretize.kernels.cpp.rows import CppText, written
+from discretize.kernels.cpp.rows import written
 from discretize.kernels.cpp.sequences import STEPS, CompiledKernel, EquationUnsolvedError
+from discretize.kernels.cpp.text import CppText
 from discretize.kernels.eligibility import (
     Fused,
     Unsolved,

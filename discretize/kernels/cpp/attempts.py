@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from discretize.kernels.cpp.rows import PREAMBLE, CallNumbers, CppText, RowPass, structure
+from discretize.kernels.cpp.rows import PREAMBLE, RowPass, structure
+from discretize.kernels.cpp.text import CallNumbers, CppText
 from discretize.kernels.record.calls import AttemptCalls
 from discretize.kernels.record.functions import number
 from discretize.kernels.record.phases import ProgramValues, phases

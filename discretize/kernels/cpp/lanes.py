@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
-from discretize.kernels.cpp.rows import PREAMBLE, CppText
+from discretize.kernels.cpp.rows import PREAMBLE
+from discretize.kernels.cpp.text import CppText
 from discretize.kernels.record.functions import FUNCTIONS, number
 from discretize.kernels.record.phases import ProgramValues
 from discretize.kernels.record.recording import UnknownOperation

@@ -17,7 +17,7 @@ from torch.fx import Graph, GraphModule
 from discretize.kernels.build import CppSource, Libraries, Unavailable, is_built, library
 from discretize.kernels.cpp.attempts import attempt_written
 from discretize.kernels.cpp.programs import PRODUCTS, REALS, SOURCES, GivenProgram, ProgramStructure
-from discretize.kernels.cpp.rows import CppText
+from discretize.kernels.cpp.text import CppText
 from discretize.kernels.eligibility import tensor_reason, warn_once
 from discretize.kernels.price import LIVE
 from discretize.kernels.record.attempt import START, AttemptModule, FieldCalls, calls_of

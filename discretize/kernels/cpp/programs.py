@@ -17,7 +17,7 @@ from torch import Tensor
 
 from discretize import compat
 from discretize.kernels.build import CppSource, library
-from discretize.kernels.cpp.rows import CppText
+from discretize.kernels.cpp.text import CppText
 from discretize.kernels.record.fingerprint import digest
 from discretize.kernels.record.program import Program
 

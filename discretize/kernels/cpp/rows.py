@@ -10,13 +10,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from discretize.kernels.cpp.sums import SumAreas
-from discretize.kernels.cpp.text import CallNumbers, CppText
+from discretize.kernels.cpp.text import CppText
 from discretize.kernels.record.functions import FUNCTIONS, number
 from discretize.kernels.record.phases import Phase, ProgramValues, phases
 from discretize.kernels.record.recording import UnknownOperation
 from discretize.kernels.record.values import CALLS, EQUATIONS, READY, Value, ancestors
 
-__all__ = ["PREAMBLE", "CallNumbers", "CppText", "RowPass", "structure", "written"]
+__all__ = ["PREAMBLE", "RowPass", "structure", "written"]
 
 SAMPLES = {"x": "x[m]", "h": "h[m]", "cotangent": "cotangent[m]", "dt": "&dt[m]"}
 

@@ -25,7 +25,7 @@ from discretize.kernels.cpp.programs import (
     functions_of,
     strides,
 )
-from discretize.kernels.cpp.rows import CppText
+from discretize.kernels.cpp.text import CppText
 from discretize.kernels.record.program import Program
 
 __all__ = ["STEPS", "CompiledKernel", "EquationUnsolvedError"]

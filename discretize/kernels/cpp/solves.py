@@ -36,7 +36,7 @@ from discretize.kernels.cpp.programs import (
     solves_library,
     sources_digest,
 )
-from discretize.kernels.cpp.rows import CppText, written
+from discretize.kernels.cpp.rows import written
 from discretize.kernels.cpp.solving import (
     ALL_STEPS,
     KernelRun,
@@ -48,6 +48,7 @@ from discretize.kernels.cpp.solving import (
     solved,
     states_by_engine,
 )
+from discretize.kernels.cpp.text import CppText
 from discretize.kernels.eligibility import (
     Fused,
     device_reason,

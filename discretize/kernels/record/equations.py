@@ -24,7 +24,7 @@ __all__ = ["no_matrix", "one_iteration", "recorded_solution"]
 def recorded_solution(
     stepped: VectorField | None, field: VectorField, projected: Tensor, a: Tensor, tau: float | Tensor, guess: Tensor
 ) -> Tensor:
-    """The solution of an equation of the field that is stepped, as `solved_by` takes it. Raises: UnknownOperation."""
+    """The solution of an equation of the field that is stepped, as `SOLUTION` takes it. Raises: UnknownOperation."""
     if field is not stepped:
         raise UnknownOperation("it solves an equation of another field than the one that is stepped")
     if declares_jacobian(field):

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.fx import GraphModule
 
 from ctrnn import VectorField
-from ctrnn.forward import jvp_taken
+from ctrnn.forward import JVP
 from ctrnn.rewriting import Rewritten
 from discretize import compat
 from discretize.kernels.record.attributes import attributes_of
@@ -32,8 +32,7 @@ from discretize.kernels.record.recording import ModuleRecord, UnknownOperation, 
 from discretize.kernels.record.rewriting import OF_DERIVATIVES, RULES
 from discretize.kernels.record.values import Value
 from discretize.kernels.record.zones import Zones
-from discretize.steps.algebra.jacobian import jacobian_taken
-from discretize.steps.algebra.solver import solved_by
+from discretize.steps.algebra.exchanged import JACOBIAN, SOLUTION
 from discretize.steps.step import Step
 
 if TYPE_CHECKING:
@@ -309,7 +308,7 @@ def jvp_in_reverse(f: Callable[[Tensor], Tensor], at: Tensor, direction: Tensor)
 def _in_place(code: CodeModule) -> Iterator[None]:
     """What is recorded in place of what torch cannot record, or no kernel is written for."""
     solver = partial(recorded_solution, getattr(code, "field", None))
-    with Rewritten(RULES), jvp_taken(_with_value), solved_by(solver), jacobian_taken(no_matrix):
+    with Rewritten(RULES), JVP.by(_with_value), SOLUTION.by(solver), JACOBIAN.by(no_matrix):
         yield
 
 

@@ -7,9 +7,6 @@ Rosenbrock methods have their order with the exact Jacobian only, and nothing el
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from weakref import WeakKeyDictionary
 
 import torch
@@ -17,6 +14,7 @@ from torch import Tensor
 
 from ctrnn import DelayedField, Relaxation, VectorField, checks
 from ctrnn.forward import jvp
+from discretize.steps.algebra.exchanged import JACOBIAN
 
 __all__ = [
     "JacobianCheck",
@@ -24,31 +22,17 @@ __all__ = [
     "declares_jacobian",
     "jacobian",
     "jacobian_cost",
-    "jacobian_taken",
     "over_matrices",
 ]
 
 
 def jacobian(field: VectorField, projected: Tensor, h: Tensor) -> Tensor:
     """dF_i/dh_k, itself differentiable: (..., projected), (..., state) -> (..., state, state)."""
-    if not torch.compiler.is_dynamo_compiling() and (way := _way.get()) is not None:
-        return way(field, projected, h)
+    if (other := JACOBIAN.other) is not None:
+        return other(field, projected, h)
     check = None if torch.compiler.is_compiling() or not declares_jacobian(field) else _CHECKS.setdefault(field, JacobianCheck())
     matrix = checked_jacobian(field, projected, h, check)
     return torch.diag_embed(matrix) if field.bandwidths == (0, 0) else matrix
-
-
-@contextmanager
-def jacobian_taken(way: Callable[[VectorField, Tensor, Tensor], Tensor]) -> Iterator[None]:
-    """While it is entered, `jacobian` is that function of its arguments."""
-    before = _way.set(way)
-    try:
-        yield
-    finally:
-        _way.reset(before)
-
-
-_way: ContextVar[Callable[[VectorField, Tensor, Tensor], Tensor] | None] = ContextVar("_way", default=None)
 
 
 def checked_jacobian(field: VectorField, projected: Tensor, h: Tensor, check: JacobianCheck | None) -> Tensor:

@@ -18,8 +18,8 @@ from ctrnn import VectorField
 from ctrnn.autocast import without_autocast
 from discretize.errors import StepError
 from discretize.graphs import check_values, whole
+from discretize.steps.algebra.exchanged import SOLUTION
 from discretize.steps.algebra.jacobian import jacobian, jacobian_cost, over_matrices
-from discretize.steps.algebra.solver import other_solver
 
 __all__ = ["solve_step"]
 
@@ -40,8 +40,8 @@ def solve_step(field: VectorField, projected: Tensor, a: Tensor, tau: float | Te
     Source:  Deuflhard 2004 for the damped iteration, and Kelley and Keyes 1998 for pseudo-time; this project
              for the derivatives.
     """
-    if not torch.compiler.is_dynamo_compiling() and (solver := other_solver()) is not None:
-        return solver(field, projected.to(a.dtype), a, tau, guess), 0
+    if (other := SOLUTION.other) is not None:
+        return other(field, projected.to(a.dtype), a, tau, guess), 0
     return _checked(field, projected, a, tau, guess)
 
 
