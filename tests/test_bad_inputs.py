@@ -120,6 +120,7 @@ IN_PYTHON = [
     (lambda: integrate(FIELD, PATH, H, TS[[0, 2, 1]]), ValueError, "`ts` must increase strictly, but goes back at index 2"),
     (lambda: integrate(FIELD, PATH, H, TS + 1), ValueError, "`ts` = 6.0 lies outside the interval [0.0, 5.0]"),
     (lambda: integrate(FIELD, PATH, H, TS[:0]), ValueError, "`ts` is empty; give at least one time"),
+    (lambda: integrate(FIELD, PATH, H, TS[0]), ValueError, "`ts` must be (n,), shared by the whole batch, or (n, batch), got"),
     # Fields of one's own, and functions of time and state.
     (lambda: DiscreteRNN(Unprojected(2, 3))(X), ValueError, "It gets `project(x)`, here (4, 2): Unprojected has no `project`"),
     (lambda: WithTime(2, 3)(X[0], H), TypeError, "`flow` takes (t, x, h); it must take (projected, h), what `project` makes of"),

@@ -144,7 +144,7 @@ def as_driven_field(
 def increasing_times(ts: object) -> tuple[Tensor, int]:
     """Return the times, increasing, and 1; times that decrease are returned with the other sign, and -1."""
     given = checks.as_times("ts", ts, differentiable=True)
-    steps = given.detach().diff(dim=0)
+    steps = given.detach().diff(dim=0) if given.dim() else given.detach().new_zeros(0)
     strictly = given.dim() == 1
     back = bool(steps.numel()) and bool((steps < 0).all() if strictly else (steps <= 0).all() and (steps < 0).any())
     return checks.increasing_stamps("ts", -given if back else given, 2, False, checks.dtype_of(ts)), -1 if back else 1
