@@ -405,6 +405,8 @@ def breaking_points(
 
     jumps: when the history, or h at the start, is not smooth; inner: knots of x, which are found anew where they are such knots.
     """
+    if end <= start:  # where no time goes by, near may be 0
+        return {}
     near = SAME * max(abs(start), abs(end), end - start)
     known, found = {round(t / near): t for t in (start, *inner, end)}, dict[float, list[Lag]]()
     seen = [*jumps, *inner]

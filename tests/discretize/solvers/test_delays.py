@@ -524,6 +524,14 @@ def test_a_flow_of_other_arguments_is_refused():
         Wrong(1, 1, [1.0])
 
 
+@pytest.mark.parametrize("ts", [torch.zeros(1), torch.zeros(1, 2), torch.zeros(3, 2)])
+def test_a_solve_of_no_time_at_0_is_its_start(ts):
+    h0 = torch.tensor([[1.0], [2.0]])
+    solved = discretize.integrate(fading, None, h0, ts, delays=0.7)
+    assert_close(solved.hs, h0.expand(len(ts), 2, 1), rtol=0, atol=0)
+    assert_close(solved(ts), solved.hs, rtol=0, atol=0)
+
+
 def test_what_is_long_past_is_dropped_where_no_gradient_is_wanted(monkeypatch):
     monkeypatch.setattr(method_of_steps, "MOST_BYTES", 2_000)
     ts = torch.tensor([0.0, 10.0])
