@@ -4,7 +4,8 @@ import pytest
 from fake_studies import draws, records_of, tables_of
 
 from experiments.reports.spreads import NotEnoughError
-from experiments.studies.claims.tallec.fig1 import PANELS
+from experiments.runs.evaluation import evaluate
+from experiments.studies.claims.tallec.fig1 import PANELS, TESTED
 from experiments.studies.claims.training import MODELS
 from experiments.studies.registry import study_named
 from experiments.studies.results import Results
@@ -45,14 +46,27 @@ def test_what_is_trained_is_as_printed_at_the_end_of_the_axis():
     assert slower == {("plain", "uniform padding"), ("plain", "variable padding"), ("gated", "variable padding")}
 
 
+def test_what_is_measured_is_the_curve_and_a_test_of_more_sequences(tmp_path):
+    (tmp_path / "metrics.csv").write_text("step,evaluation_loss\n5,2.5\n6,\n10,2.25\n")
+    run = STUDY.runs("smoke")[0]
+    model, task = run.configuration.untrained_model(), run.configuration.task
+    *curve, row = STUDY.measure(run, model, tmp_path)
+    assert [(one["what"], one["step"], one["loss"]) for one in curve] == [("curve", 5, 2.5), ("curve", 10, 2.25)]
+    expected = evaluate(model, task, "test", TESTED * 32, run.point["seed"], run.configuration.training.batch)
+    assert (row["what"], row["loss"], row["memoryless"]) == ("test", expected["loss"], task.baselines()["memoryless"])
+
+
 @pytest.mark.parametrize(
     ("losses", "expected"),
     [
         ({}, ["yes", "yes", "yes", "yes"]),
         ({("uniform padding", "plain"): 1e-5}, ["no", "yes", "yes", "yes"]),  # both below what is told apart
+        ({("uniform padding", "plain"): 0.0}, ["no", "yes", "yes", "yes"]),  # which has no logarithm
         ({("uniform padding", "plain"): (0.001, 1.0, 1.0)}, ["undecided", "yes", "yes", "yes"]),
         ({("variable padding", "leaky"): 0.0012}, ["yes", "yes", "no", "yes"]),
+        ({("variable warping", "leaky"): 0.0012}, ["yes", "yes", "no", "yes"]),
         ({("uniform warping", "leaky"): 0.5}, ["yes", "no", "yes", "yes"]),
+        ({("uniform padding", "leaky"): 0.5}, ["yes", "no", "yes", "yes"]),
         ({("uniform warping", "leaky"): (0.01, 0.2, 0.01)}, ["yes", "undecided", "yes", "yes"]),
         ({("variable padding", "gated"): 0.6}, ["no", "yes", "no", "no"]),
     ],

@@ -74,6 +74,14 @@ def test_rates_are_chosen_by_seeds_that_judge_nothing(monkeypatch, chosen, tmp_p
     main(tmp_path)
     assert chosen.file.read_text() != before
     assert {start: chosen.best(32, 100, start, RATES) for start in STARTS} == BEST
+    made = {one["key"]: [row["loss"] for row in one["rows"]] for one in records}
+    rate = f"{BEST['chrono']:g}"
+    of_evaluations = made[f"100-chrono-{rate}-100"] + made[f"100-chrono-{rate}-101"]
+    (line,) = [line for line in chosen.file.read_text().splitlines() if line.startswith(f"32,100,chrono,{rate},")]
+    assert float(line.split(",")[-1]) == pytest.approx(sum(of_evaluations) / len(of_evaluations), rel=1e-5)
+    records.remove(next(one for one in records if one["point"]["start"] == "standard" and one["point"]["seed"] == CHOOSING))
+    main(tmp_path)  # one rate is tried by one seed alone
+    assert [start for start in STARTS if chosen.best(32, 100, start, RATES) is None] == ["standard"]
     only_choosing = [one for one in records if one["point"]["seed"] < JUDGED]
     with pytest.raises(NotEnoughError, match="of no T"):
         STUDY.verdict(Results(only_choosing))
