@@ -64,8 +64,11 @@ NUMBERS = (bool, int, float, str, tuple, type(None))  # constants of classes
 
 
 class ClassContents(NamedTuple):
-    """What is in a class of this project: all its `values`, the names of methods that others have put there (`exchanged`), and of
-    its numbers (`constants`)."""
+    """Holds what is in a class of this project.
+
+    `values`: all of it; `exchanged`: the names of methods that other code has put there; `constants`: those of its numbers, words
+    and tuples.
+    """
 
     values: tuple[object, ...]
     exchanged: tuple[str, ...]

@@ -91,7 +91,7 @@ class CachedResults:
         self.found: dict[int, Any] = {id(each): copied(each) or compared(each, names, held) for each in self.results}
 
     def has_new_containers(self, before: object) -> bool:
-        """Whether there are results which were not there before, and into which code may write unseen."""
+        """Return whether a result was added that code can write into without being seen, as a list is."""
         known = before.found if isinstance(before, CachedResults) else {}
         return any(id(each) not in known and not isinstance(each, UNCHANGING) for each in self.results)
 

@@ -37,8 +37,11 @@ MIX = np.stack([np.eye(5)[0], *BY_SLOPES, np.eye(5)[4], np.eye(5)[3]])
 
 
 def solved_with_past(model: Model, request: SolveRequest, tensors: Sequence[Any], whole: Chain) -> Solved:
-    """The block by that model's kernel; tensors: the projected input, h0, the nodes of the past, the delays, and the weights that
-    the model takes; whole: the chain as torch reads it."""
+    """Solve a block by that model's kernel.
+
+    Args:    tensors: the projected input, h0, the nodes of the past, the delays, and the weights that the model takes;
+             whole: the chain as torch reads it.
+    """
     h0 = tensors[1]
     wanted = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
     keep = ALL_STEPS if wanted else MOST_BYTES // (h0.numel() * h0.element_size())
@@ -55,14 +58,14 @@ def solved_with_past(model: Model, request: SolveRequest, tensors: Sequence[Any]
 
 
 class _BlockRun(KernelRun):
-    """A solve of a block by the kernel. `whole`: its chain as torch reads it; `taken`: the steps, without gradients."""
+    """Runs a block by the kernel. `whole`: its chain as torch reads it; `taken`: the steps, without gradients."""
 
     whole: Chain
     taken: KeptSteps | None
 
     def forward(self, projected: Tensor, h0: Tensor, *others: Any) -> Tensor:
-        """The states at the wanted edges, and those before the steps of each sample, or where there are polynomials the nodes of
-        these: (edges batch + steps, or 6 steps, state)."""
+        """Return the states at the wanted edges, and those before the steps of each sample, or where there are polynomials the
+        nodes of these: (edges batch + steps, or 6 steps, state)."""
         nodes, delays, *weights = others
         self.nodes, self.delays = (tensor.detach().contiguous() for tensor in (nodes, delays))
         hs = super().forward(projected, h0, *weights)
@@ -129,7 +132,7 @@ class _BlockRun(KernelRun):
         return problem
 
     def _dense(self) -> CtrnnDense | None:
-        """How the steps of a pair become polynomials in the kernel; None where they do in torch."""
+        """Return the numbers by which the kernel turns steps of a pair into polynomials; None where torch does that."""
         if not self.control.method.dense or (written := self.model.method) is None:
             return None
         method = cast("EmbeddedRungeKutta", self.control.method)

@@ -99,7 +99,7 @@ def lent(like: Tensor, *sizes: int) -> Tensor:
 
 
 def lent_if_large(like: Tensor, *sizes: int) -> Tensor:
-    """As `lent`, of more than malloc keeps; of less malloc's."""
+    """Lend memory for a tensor that is larger than what malloc keeps; leave a smaller one to malloc."""
     return like.new_empty(sizes) if math.prod(sizes) * like.element_size() < LARGEST else lent(like, *sizes)
 
 

@@ -54,7 +54,7 @@ REALS = {torch.float32: "float", torch.float64: "double"}
 
 
 def sources_digest(folder: Path = SOURCES) -> str:
-    """Of all files that kernels are compiled from, beside what is written for them."""
+    """Return the digest of all files here that kernels are compiled from; the programs written for each are others."""
     return digest([(path.name, path.read_bytes()) for path in sorted(folder.iterdir()) if path.is_file()])
 
 

@@ -302,7 +302,7 @@ def written(given: ProgramValues) -> CppText:
 
 
 def _input_of(equations: Sequence[Value]) -> int | None:
-    """Of how many numbers the input of all equations is; None where there is no equation."""
+    """Return the width of the input that all equations read; None without an equation."""
     widths = {value.of[0].width for value in equations}
     if len(widths) > 1:
         raise UnknownOperation("it solves equations whose inputs are not alike")

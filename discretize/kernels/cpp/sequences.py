@@ -63,7 +63,7 @@ class EquationKernel:
         self.functions = [functions_of(program, dtype) for program in programs]
 
     def given(self, state: int, weights: Sequence[Tensor], *networks: int) -> list[tuple[ModelStructure, Any]]:
-        """For each network, what the library reads; and what must stay alive while it does."""
+        """Return for each network what the library reads, and what must stay alive while it does."""
         laid = [GivenProgram(*each, weights, *networks) for each in zip(self.programs, self.functions, strict=True)]
         of_each = zip(*(each.structures for each in laid), strict=True)
         return [(ModelStructure(state, self.columns, *map(ctypes.pointer, both)), laid) for both in of_each]

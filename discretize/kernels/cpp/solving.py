@@ -120,7 +120,7 @@ def no_kernel(chain: Chain) -> str | None:
 
 
 def is_program(method: EmbeddedMethod) -> bool:
-    """Whether a method's attempt is recorded for a kernel: not those of tableaus, which are written down."""
+    """Return whether a method's attempt is recorded for a kernel; that of a tableau is written from its numbers instead."""
     return tableau_of(method) is None
 
 
@@ -175,7 +175,7 @@ class KernelRun:
         return [of_projected, of_h0, *of_weights]
 
     def states_by_engine(self, *tensors: Any) -> Tensor:
-        """What `forward` gives by the engine in torch."""
+        """Compute by the engine in torch what `forward` returns."""
         return states_by_engine(self, *tensors)
 
     def steps(self) -> KeptSteps | None:
@@ -377,7 +377,7 @@ class KernelSolve(torch.autograd.Function):
 
 
 def states_by_engine(run: KernelRun, projected: Tensor, h0: Tensor, *weights: object) -> Tensor:
-    """The same states by the engine that is written in torch, which autograd differentiates."""
+    """Compute the states of a run by the engine in torch, which autograd differentiates."""
     path, chain = run.path, copy.copy(run.chain)
     chain.field = run.model.field(*weights)
     chain.path = SegmentInput(path.unchecked(projected.to(h0.dtype), path.knots), run.chain.path.pieces)

@@ -30,15 +30,15 @@ class AttemptCalls:
 
     @property
     def count(self) -> int:
-        """How many slopes there are."""
+        """The number of slopes."""
         return self.given.following.width // self.width - 2
 
     def answer(self, place: int) -> Value:
-        """The state at that place: one of a slope, then the next one and the error."""
+        """Return the state at that place: those at which slopes are taken, then the next one and the error."""
         return self.of(self.pool.slice(self.given.following, place * self.width, self.width))
 
     def of(self, value: Value) -> Value:
-        """The value so rewritten."""
+        """Return the rewritten value."""
         for each in ancestors([value], set(self.made)):
             if each.operation == "slope":
                 self.made[each] = self.slope(each.settings[0])
@@ -66,7 +66,7 @@ class AttemptCalls:
         return self.parts["call", number]
 
     def _cotangent(self, first: int, width: int) -> Value:
-        """That of a state at which a slope is taken, of what comes of the slope; that of the next state is given."""
+        """Return the cotangent of a state: that of the next one is given, others come back through their slopes."""
         number, place = divmod(first, self.width)
         if place + width > self.width:
             raise UnknownOperation("the way back reads cotangents of several states at once")

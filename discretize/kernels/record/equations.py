@@ -1,4 +1,4 @@
-r"""The equation of an implicit step, u = a + tau F(u), as one operation of a recorded step, and its way back.
+r"""Record the equation of an implicit step, u = a + tau F(u), as one operation, and its way back.
 
     u           the solution near a guess, by Newton's method, sample by sample
     A^-T q      for a cotangent q of u, A = 1 - tau J(u): the cotangent of a + tau F(u), u held, by the implicit function theorem
@@ -24,7 +24,7 @@ __all__ = ["no_matrix", "one_iteration", "recorded_solution"]
 def recorded_solution(
     stepped: VectorField | None, field: VectorField, projected: Tensor, a: Tensor, tau: float | Tensor, guess: Tensor
 ) -> Tensor:
-    """The solution of an equation of the field that is stepped, as `SOLUTION` takes it. Raises: UnknownOperation."""
+    """Record the solution of an equation of the field that is stepped, as `SOLUTION` takes it. Raises: UnknownOperation."""
     if field is not stepped:
         raise UnknownOperation("it solves an equation of another field than the one that is stepped")
     if declares_jacobian(field):
@@ -41,13 +41,13 @@ def recorded_solution(
 
 
 def one_iteration(field: VectorField, projected: Tensor, a: Tensor, tau: float | Tensor, guess: Tensor) -> Tensor:
-    """A function of all that the equation reads, in place of its solution: where nothing but that is asked."""
+    """Return a function of all that the equation reads, in place of its solution: where only what is read counts."""
     slope, leak = field.flow_and_leak(projected, guess)
     return a + tau * field.flow(projected, guess) + tau * slope / (1 + tau * leak)
 
 
 def no_matrix(*_: object) -> NoReturn:
-    """In place of a Jacobian as a matrix of each sample. Raises: UnknownOperation."""
+    """Refuse a Jacobian as a matrix of each sample. Raises: UnknownOperation."""
     raise UnknownOperation("it computes with the field's Jacobian as a matrix, and kernels of sequences solve equations alone")
 
 

@@ -57,7 +57,7 @@ class Recorder:
 
     @property
     def key(self) -> str | None:
-        """Of all its programs so far; None where one of them is never kept."""
+        """The key of all its programs so far; None where one of them is never kept."""
         return None if None in self.keys else digest(self.keys)
 
     def program(self, module: CodeModule, wanted: Mapping[str, bool], dtype: torch.dtype, write: Writer[Text]) -> Program[Text]:
@@ -80,7 +80,7 @@ class Recorder:
 
 
 class Agreement:
-    """That a kernel agreed with torch, for later processes; keys: of all that it is made of, None for what is never kept."""
+    """Tells later processes that a kernel agreed with torch; keys: of all that it is made of, None for what is never kept."""
 
     def __init__(self, *keys: str | None) -> None:
         self.key: str | None = None if None in keys else digest("agreed", *keys)

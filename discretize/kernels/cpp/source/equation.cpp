@@ -1,6 +1,6 @@
-// Newton's method for the equation of an implicit step, u = a + tau F(x, u), sample by sample: the iteration of
-// discretize/steps/algebra/newton.py, but for its motion in pseudo-time. A sample that would need that is left unsolved, and the
-// call goes to steps in torch. A function of a library of its own: it is the same for all programs.
+// Solves the equation of an implicit step, u = a + tau F(x, u), by Newton's method, sample by sample: the iteration of
+// discretize/steps/algebra/newton.py without its motion in pseudo-time. A sample that needs pseudo-time is left unsolved, and
+// steps in torch run the call. It is a library of its own, for it is the same for all programs.
 
 #include "derivatives.h"
 #include "equation.h"
