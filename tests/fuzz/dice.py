@@ -21,6 +21,7 @@ from torch import Tensor
 __all__ = ["NOISE", "Dice", "Difference", "NoAnswer", "compared", "noisy"]
 
 NOISE = {torch.float64: 1e-8, torch.float32: 1e-4}  # half the digits: what is moved and what rounding leaves are both seen
+LEAST = 1e-6  # of that noise: by it, what jumps moves as far
 
 
 class NoAnswer(Exception):  # noqa: N818 - nothing went wrong
@@ -113,6 +114,7 @@ def compared(
     r"""Results against those of a reference, by name: |mine - theirs|, relative to 1 + the largest number of theirs.
 
     Args:    reference: of the relative noise on its inputs, 0 for none; allowed: what a case of condition 1 may be off by.
+    Raises:  NoAnswer: the reference moves as far by a millionth of the noise, where something is off.
     """
     theirs = reference(0.0)
     assert set(mine) == set(theirs), (set(mine), set(theirs))
@@ -120,7 +122,13 @@ def compared(
     if all(each.is_small for each in found):
         return found
     moved = _Moved(theirs, reference(noise), noise)
-    return [each._replace(allowed=allowed * max(1.0, moved.times(each.what))) for each in found]
+    found = [each._replace(allowed=allowed * max(1.0, moved.times(each.what))) for each in found]
+    if all(each.is_small for each in found):
+        return found
+    least = _Moved(theirs, reference(noise * LEAST), noise)  # times the same noise: what is smooth moves a millionth as far
+    if any(2 * least.times(name) > moved.times(name) > 1 for name in theirs):
+        raise NoAnswer("the reference jumps, as a field does that starts on its edge: no noise is small enough to move it less")
+    return found
 
 
 def _off(mine: Tensor, theirs: Tensor) -> float:

@@ -12,7 +12,7 @@ from collections import Counter
 import pytest
 import torch
 from fuzz import analyses, batches, events, noise, others, sequences, solves, storage, tables, units
-from fuzz.dice import Dice, NoAnswer
+from fuzz.dice import Dice, NoAnswer, compared, noisy
 
 pytestmark = [
     pytest.mark.kernels,
@@ -132,3 +132,17 @@ def test_random_cases(area, capsys):
     with capsys.disabled():
         print(f"\n{area.__name__}, seeds {first} to {seed - 1}: {dict(counts)}, {len(wrong)} wrong")
     assert not wrong, "\n\n".join(wrong)
+
+
+def test_what_jumps_is_not_compared_and_what_is_steep_is():
+    """A wrong number is told beside a smooth reference, however steep, and not where the reference starts on its edge."""
+    start = torch.zeros(3)
+
+    def jumps(noise):
+        return {"y": (noisy(start, noise) > 0) * 1.0}
+
+    with pytest.raises(NoAnswer, match="jumps"):
+        compared({"y": torch.tensor([0.0, 0.5, 0.0])}, jumps, 1e-9)
+    for slope, off, small in ((1.0, 1e-8, False), (1e4, 1e-2, False), (1e4, 1e-8, True)):
+        (found,) = compared({"y": start + off}, lambda noise, slope=slope: {"y": slope * noisy(start, noise)}, 1e-9)
+        assert found.is_small == small
