@@ -20,6 +20,7 @@ from discretize.kernels.eligibility import Fused, Unsolved, is_ordinary, refuse_
 from discretize.kernels.price import KernelReady, Stopwatch, Waiting
 from discretize.kernels.shown import Reads, Shown
 from discretize.kernels.solved import Solved, SolveRequest
+from discretize.kernels.unsolved import check_solutions
 from discretize.solvers.adaptive import AdaptiveEngine
 from discretize.solvers.fixed import FixedEngine
 from discretize.solvers.segments import Chain
@@ -50,6 +51,8 @@ def run_sequence(
         states, engine, why = run(fused)
         if states is not None:
             return states, {"engine": engine, "engine_why": why}
+        if isinstance(why, Unsolved) and not compat.transforms_are_active():
+            check_solutions(problem, lambda one: not isinstance(_by_kernel(one, fused)[2], Unsolved))
         refuse_steps(fused, why, problem.xs.numel() and problem.h0.numel())
         shown = _by_torch(problem, fused, reads)
     if shown is not None:

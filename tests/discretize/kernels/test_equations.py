@@ -15,6 +15,8 @@ import discretize
 from ctrnn.forward import jvp
 from discretize import BackwardEuler, Trapezoid
 from discretize.errors import StepError
+from discretize.kernels.cpp.sequences import EquationUnsolvedError
+from discretize.steps.along import step_along
 
 slow = pytest.mark.slow
 pytestmark = pytest.mark.skipif(ON_GPU, reason="of the kernels for the CPU")
@@ -146,12 +148,23 @@ def pushed(push):
     return x
 
 
-def test_a_state_without_a_solution_is_the_error_of_the_steps():
+@pytest.mark.parametrize("lengths", ["shared", "of each"])
+def test_a_state_without_a_solution_is_the_error_of_the_steps_which_take_it_alone(lengths, monkeypatch):
+    stepped = []
+
+    def counted(problem, *how):
+        stepped.append(len(problem.h0))
+        return step_along(problem, *how)
+
+    monkeypatch.setattr("discretize.kernels.unsolved.step_along", counted)
+    ends = torch.arange(1.0, TIME + 1, dtype=DOUBLE)
+    how = {} if lengths == "shared" else {"ts": ends[:, None].expand(TIME, 3) * torch.tensor([1.0, 0.75, 1.0], dtype=DOUBLE)}
     errors = []
     for fused in ("always", False):
         with kernels_for_all(), pytest.raises(StepError, match="no solution of u = a") as raised:
-            module(Square(), fused, dt=1.0)(pushed(3.0))
+            module(Square(), fused, dt=1.0)(pushed(3.0), **how)
         errors.append(raised.value)
+    assert stepped == [1]
     mine, theirs = errors
     assert str(mine) == str(theirs)
     assert (mine.sample, mine.unit) == (theirs.sample, theirs.unit) == (1, 0)
@@ -168,24 +181,43 @@ class Folded(ctrnn.VectorField):
         return self.w * (projected + 4 * torch.tanh(2 * h)) - h
 
 
-def test_a_call_that_a_kernel_leaves_unsolved_is_solved_by_steps():
-    field, found = Folded(), []
-    h_0, x = torch.tensor([[-2.0], [-1.0], [1.0]], dtype=DOUBLE), torch.full((2, 3, 1), 0.1, dtype=DOUBLE)
+def folded():
+    """Three samples, of which the second needs pseudo-time."""
+    x = torch.full((2, 3, 1), 0.1, dtype=DOUBLE)
     x[:, 1] = 3.2
-    for fused in ("always", False):
-        rnn = module(field, fused, dt=1.0)
-        with kernels_for_all():
-            if fused:
-                for _ in range(3):  # and no later call is planned as one that needs no steps
-                    rnn(x[:, [0, 2]].contiguous(), h_0[[0, 2]].contiguous())
-                assert rnn.stats["engine"] == "compiled"
-            output, _ = rnn(x, h_0)
-        assert rnn.stats["engine"] == "steps"
-        found.append([output.detach(), *torch.autograd.grad(output.square().sum(), [*field.parameters()])])
-        if fused:
-            assert rnn.stats["engine_why"].endswith("steps go further")
-    for mine, theirs in zip(*found, strict=True):
-        assert_close(mine, theirs, rtol=0, atol=0)  # by the same steps
+    return x, torch.tensor([[-2.0], [-1.0], [1.0]], dtype=DOUBLE)
+
+
+def answers(field, fused, x, h_0):
+    rnn = module(field, fused, dt=1.0)
+    output, _ = rnn(x, h_0)
+    return rnn.stats, [output.detach(), *torch.autograd.grad(output.square().sum(), [*field.parameters()])]
+
+
+def test_kernels_follow_pseudo_time_where_two_solutions_have_merged():
+    field, (x, h_0) = Folded(), folded()
+    with kernels_for_all("compiled"):
+        stats, mine = answers(field, "always", x, h_0)
+    assert stats["engine"] == "compiled"
+    assert float(mine[0][0, 1]) > 3  # the far one
+    assert_close(mine, answers(field, False, x, h_0)[1], rtol=1e-12, atol=1e-14)
+
+
+def test_a_call_that_a_kernel_leaves_unsolved_is_solved_by_steps(monkeypatch):
+    def unsolved(*_, **__):
+        raise EquationUnsolvedError
+
+    field, (x, h_0) = Folded(), folded()
+    rnn = module(field, "always", dt=1.0)
+    with kernels_for_all():
+        for _ in range(3):  # and no later call is planned as one that needs no steps
+            rnn(x, h_0)
+        assert rnn.stats["engine"] == "compiled"
+        monkeypatch.setattr("discretize.kernels.sequences.states_of", unsolved)
+        stats, mine = answers(field, "always", x, h_0)
+    assert stats["engine"] == "steps"
+    assert stats["engine_why"].endswith("steps go further")
+    assert_close(mine, answers(field, False, x, h_0)[1], rtol=0, atol=0)  # by the same steps
 
 
 class Switch(ctrnn.VectorField):

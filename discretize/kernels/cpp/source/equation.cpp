@@ -1,13 +1,13 @@
 // Solves the equation of an implicit step, u = a + tau F(x, u), by Newton's method, sample by sample: the iteration of
-// discretize/steps/algebra/newton.py without its motion in pseudo-time. A sample that needs pseudo-time is left unsolved, and
-// steps in torch run the call. It is a library of its own, for it is the same for all programs.
+// discretize/steps/algebra/newton.py. It is a library of its own, for it is the same for all programs.
 
 #include "derivatives.h"
 #include "equation.h"
 
 namespace {
 
-constexpr int MOST_ITERATIONS = 25, MOST_HALVINGS = 10, HELD_STEPS = 3;
+constexpr int MOST_ITERATIONS = 25, MOST_HALVINGS = 10, HELD_STEPS = 3, MOST_RELAXATIONS = 250;
+constexpr real LONGEST_RELAXATION = 4, STATIONARY = real(1e-6);
 constexpr real EPS = DOUBLE ? real(__DBL_EPSILON__) : real(__FLT_EPSILON__);
 constexpr real TINY = DOUBLE ? real(__DBL_MIN__) : real(__FLT_MIN__);
 constexpr real ROUNDING = 64 * EPS;  // residual of a unit's equation, relative to its terms
@@ -28,6 +28,10 @@ class Newton final : public Equation {
         bool solved = iterate();
         if (!solved) {
             hold(guess);
+            solved = iterate();
+        }
+        if (!solved) {
+            relax(guess);
             solved = iterate();
         }
         std::memcpy(to, rows[U], n * sizeof(real));
@@ -74,6 +78,30 @@ class Newton final : public Equation {
             residual(u, rows[OFF]);
             const real* leak = rows[SLOPE] + n;
             for (std::size_t i = 0; i < n; ++i) u[i] += rows[OFF][i] / (1 + tau * leak[i]);
+        }
+    }
+
+    // Near a stationary point of du/ds = a + tau F(u) - u, by linearly implicit steps of pseudo-time.
+    void relax(const real* guess) {
+        real *u = rows[U], *off = rows[OFF], *motion = rows[CORRECTION], *reached = rows[REACHED];
+        const real* leak = rows[SLOPE] + n;
+        std::memcpy(u, guess, n * sizeof(real));
+        residual(u, off);
+        real step = 1 / (1 + tau * leak[0]);
+        for (std::size_t i = 0; i < n; ++i) step = larger_of(step, 1 / (1 + tau * leak[i])), reached[i] = __builtin_fabs(u[i]);
+        for (int relaxation = 0; relaxation < MOST_RELAXATIONS; ++relaxation) {
+            at.differentiate(0, field.at(0)[0], u);
+            at.factor(0, 1 + 1 / step, -tau);
+            residual(u, off);
+            solve_for(off, motion);
+            bool rests = true;
+            for (std::size_t i = 0; i < n; ++i) {
+                if (__builtin_isfinite(motion[i])) u[i] += motion[i];
+                reached[i] = larger_of(reached[i], __builtin_fabs(u[i]));
+                rests &= __builtin_fabs(motion[i]) <= STATIONARY * (step < 1 ? step : 1) * reached[i];
+            }
+            if (rests) break;  // a short step moves little anywhere
+            step = real(1.3) * step < LONGEST_RELAXATION ? real(1.3) * step : LONGEST_RELAXATION;
         }
     }
 
