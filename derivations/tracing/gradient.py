@@ -121,7 +121,9 @@ def _backward(
         for sizes in (BATCH, {})
     )
     if of_batches.asked:
-        raise ValueError("the gradient is of batches of certain sizes only; the code must act on each sample by itself.")
+        raise ValueError(
+            f"the gradient is of batches of certain sizes only{of_batches.asked_at}; the code must act on each sample by itself."
+        )
     letters: dict[str, Any] = {name: _shaped(system.parameters[name], p) for name, p in weights.items()}
     ahead, inputs = {program.state: iter(system.state), VECTOR: iter(v)}, iter(system.inputs)
     for argument, placeholders in gradient.inputs.items():

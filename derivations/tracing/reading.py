@@ -42,8 +42,8 @@ def values_of(program: ModuleRecord, letters: Mapping[str, object]) -> dict[str,
             _check_known(node)
     if program.asked:
         raise ValueError(
-            f"the code takes batches of certain sizes only: it, or an operation of torch in it, asks whether {program.asked}; it "
-            "must act on each sample by itself."
+            f"the code takes batches of certain sizes only: it, or an operation of torch in it, asks whether {program.asked}"
+            f"{program.asked_at}; it must act on each sample by itself."
         )
     if program.any_batch:
         check_samples(program)

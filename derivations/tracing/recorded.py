@@ -65,7 +65,7 @@ def record_wide(
     if program.constants:
         raise ValueError("the code keeps or makes tensors of one size")
     if program.asked:
-        raise ValueError(f"torch takes it for certain sizes only ({program.asked})")
+        raise ValueError(f"torch takes it for certain sizes only{program.asked_at}: it asks whether {program.asked}")
     placed = [name for placeholders in program.inputs.values() for name in placeholders]
     named = {**program.parameters, **dict(zip(placed, (m.name for m in columns), strict=True))}
     program = replace(program.next_state(), name=type(module).__name__, parameters=named)

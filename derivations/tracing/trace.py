@@ -43,8 +43,8 @@ def trace(module: nn.Module, widths: Widths | None = None, *, any_batch: bool = 
         raise ValueError(f"{error}; if its state is of two tensors, say so: widths={{{suggestion}}}.") from error
     if any(hasattr(t, "fake_mode") for t in program.constants.values()):  # of another record
         raise ValueError("the code keeps a tensor from one call to the next, outside of the module; it must keep nothing.")
-    if program.changes_what_it_is_given:
-        raise ValueError("the code changes its buffers, parameters or inputs; it must be a function of them.")
+    if line := program.written_at:
+        raise ValueError(f"the code changes its buffers, parameters or inputs: {line}; it must be a function of them.")
     buffer_values = {placeholder: buffers[name].detach() for placeholder, name in program.parameters.items() if name in buffers}
     letters = {placeholder: name for placeholder, name in program.parameters.items() if name in parameters}
     name = type(module).__name__

@@ -28,7 +28,15 @@ from discretize.kernels.record.collection import full_collections_postponed
 from discretize.kernels.record.equations import no_matrix, recorded_solution
 from discretize.kernels.record.lowering import is_known, zones_of
 from discretize.kernels.record.phases import ProgramValues
-from discretize.kernels.record.recording import ModuleRecord, UnknownOperation, UnknownSizes, copied_with, decompositions, record
+from discretize.kernels.record.recording import (
+    ModuleRecord,
+    UnknownOperation,
+    UnknownSizes,
+    copied_with,
+    decompositions,
+    record,
+    source_line,
+)
 from discretize.kernels.record.rewriting import OF_DERIVATIVES, RULES
 from discretize.kernels.record.values import Value
 from discretize.kernels.record.zones import Zones
@@ -269,10 +277,16 @@ def _joint_record(
     ways, sizes = decompositions(is_known, all_of_torch=True), UnknownSizes({"batch": 3})
     recorded = record(ways, joint, weights, widths, sizes, dtype, module.device)
     if recorded.asked:
-        raise UnknownOperation("its code makes a number of the size of the batch; `h.shape[0]` in place of `len(h)` does not")
-    if any(constant.requires_grad for constant in recorded.constants.values()):
-        raise UnknownOperation("its code reads a tensor with a gradient that is no parameter")
-    if not all(keeps_all) or recorded.changes_what_it_is_given:
+        raise UnknownOperation(
+            f"its code makes a number of the size of the batch{recorded.asked_at}; `h.shape[0]` in place of `len(h)` does not"
+        )
+    for placeholder in recorded.graph.find_nodes(op="placeholder"):
+        if placeholder.name in recorded.constants and recorded.constants[placeholder.name].requires_grad:
+            line = source_line(next(iter(placeholder.users), placeholder))
+            raise UnknownOperation(f"its code reads a tensor with a gradient that is no parameter: {line}")
+    if (written := recorded.written_at) is not None:
+        raise UnknownOperation(f"its code changes what it is given, or what the field keeps: {written}")
+    if not all(keeps_all):
         raise UnknownOperation("its code changes what the field keeps")
     return recorded, has_gradient[-len(moved) - sum(learned) :]  # recorded twice
 
@@ -283,7 +297,7 @@ def _row(read: Zones, node: Any, width: int) -> Value:
         return read.values.make("spread", [read.values.number(0.0)], width)
     value = read.rows.get(node)
     if not isinstance(value, Value):
-        raise UnknownOperation("its code mixes samples")
+        raise UnknownOperation(f"its code mixes samples: {source_line(node)}")
     return value if value.width == width else read.values.make("spread", [value], width)
 
 

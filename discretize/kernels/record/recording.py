@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from itertools import chain
 from threading import get_ident
 from typing import Any, TypeVar
@@ -53,7 +53,8 @@ __all__ = [
 ]
 
 # Files whose lines no user wrote.
-OURS = (__file__, copy.__file__, inspect.getfile(Rewritten), os.path.join(os.path.dirname(__file__), "rewriting.py"))
+OURS = (copy.__file__, inspect.getfile(Rewritten))
+KERNELS = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
 
 FRAME = re.compile(r'^ *(File "(.+)", line (\d+), in .*)(?:\n(?! *File ") *(.*))?', re.MULTILINE)
 # What torch's errors name where code leaves tensors, and what the code does.
@@ -93,6 +94,8 @@ class UnknownSizes:
     def __init__(self, hints: Mapping[Any, int]) -> None:
         compat.require(compat.RECORDING)
         self.environment: Any = compat.ShapeEnv()
+        self.line = ""
+        self.environment.evaluate_expr = partial(self._evaluated, self.environment.evaluate_expr)
         self.by_name: dict[Any, Any] = {name: self._size(str(name), hint) for name, hint in hints.items()}
         self.symbols: dict[Any, Any] = {size.node.expr: name for name, size in self.by_name.items()}
 
@@ -105,6 +108,14 @@ class UnknownSizes:
             )
         size: Any = self.environment.create_symintnode(symbol, hint=hint, source=source)
         return size
+
+    def _evaluated(self, evaluate: Callable[..., Any], *expression: Any, **how: Any) -> Any:
+        """Answer what torch asks of sizes, and note the line of the user's code that asks first what is not so of all sizes."""
+        answer = evaluate(*expression, **how)
+        if not self.line and (self.environment.guards or self.environment.replacements):
+            frames = traceback.StackSummary.from_list(traceback.extract_stack()[:-1])
+            self.line = own_line(_all_frames(None, frames)) or " "
+        return answer
 
     def without_values(self) -> compat.FakeTensorMode:
         """Where tensors that are made have shapes and no values, nor memory that code could look at, as .numpy() does."""
@@ -129,7 +140,8 @@ class ModuleRecord:
              argument its placeholders; several: the arguments that are tuples of tensors; constants: the values of tensors that
              the code makes or keeps, by placeholder; returned: the nodes that are returned, and `structure` in which; dtype: of
              the inputs; any_batch: whether the batch has an unknown size, or is one sample; asked: what was asked of unknown
-             sizes, in words; name: of the module; note: what of the answer is not read, in words.
+             sizes, in words; asked_at: on which line, as `own_line`; name: of the module; note: what of the answer is not read,
+             in words.
     """
 
     graph: Graph
@@ -142,6 +154,7 @@ class ModuleRecord:
     dtype: torch.dtype
     any_batch: bool
     asked: str = ""
+    asked_at: str = ""
     name: str = ""
     note: str = ""
 
@@ -156,8 +169,12 @@ class ModuleRecord:
         return list(self.inputs)[min(1, len(self.inputs) - 1)]
 
     @property
-    def changes_what_it_is_given(self) -> bool:
-        return any(map(is_in_place, self.graph.nodes))
+    def written_at(self) -> str | None:
+        """Where the code changes what it is given, or keeps."""
+        for node in filter(is_in_place, self.graph.nodes):
+            # What is copied into it at the end: the copy is torch's own.
+            return source_line(node.all_input_nodes[-1])
+        return None
 
     @property
     def batch(self) -> Any:
@@ -228,8 +245,9 @@ def record(
     parameters = {next(placed).name: name for name in weights}
     inputs = {argument: tuple(next(placed).name for _ in parts) for argument, parts in split.items()}
     returned: Any = graph.output_node().args[0]
+    asked = sizes.asked, sizes.line.strip() and sizes.line
     any_batch = "batch" in sizes.by_name
-    return ModuleRecord(graph, parameters, inputs, several, constants, tuple(returned), structure, dtype, any_batch, sizes.asked)
+    return ModuleRecord(graph, parameters, inputs, several, constants, tuple(returned), structure, dtype, any_batch, *asked)
 
 
 def _graph(
@@ -280,12 +298,12 @@ def user_lines(node: Node) -> list[tuple[str, int]]:
 def _user_frames(node: Node) -> list[tuple[str, str, str, str]]:
     """File, number of the line, what Python says of both, and the line."""
     frames = FRAME.findall(node.meta.get("stack_trace") or "")
-    return [(file, line, place, text) for place, file, line, text in frames if not _is_torch(file) and file not in OURS]
+    return [(file, line, place, text) for place, file, line, text in frames if not _is_others(file)]
 
 
 def own_line(frames: traceback.StackSummary, *others: str) -> str:
     """The last line that is neither torch's nor ours, nor of other files."""
-    own = [f for f in frames if not _is_torch(f.filename) and f.filename not in (*OURS, *others)]
+    own = [f for f in frames if not _is_others(f.filename) and f.filename not in others]
     return f" ({own[-1].filename}, line {own[-1].lineno}: {own[-1].line})" if own else ""
 
 
@@ -361,11 +379,12 @@ def decompositions(known: Known, all_of_torch: bool = False) -> Decompositions:
     return {operation: how for operation, how in ways.items() if isinstance(operation, kind) and not stays(operation)}
 
 
-def _is_torch(place: str) -> bool:
-    return os.path.join(os.path.dirname(torch.__file__), "") in place
+def _is_others(file: str) -> bool:
+    """Whether no user wrote the lines of a file."""
+    return os.path.join(os.path.dirname(torch.__file__), "") in file or file.startswith(KERNELS) or file in OURS
 
 
-def _all_frames(_: compat.TracerBase, frames: traceback.StackSummary) -> traceback.StackSummary:
+def _all_frames(_: object, frames: traceback.StackSummary) -> traceback.StackSummary:
     own = [number for number, frame in enumerate(frames) if frame.filename == __file__]
     return traceback.StackSummary.from_list(frames[own[-1] + 1 :] if own else [])
 

@@ -178,7 +178,10 @@ REFUSED = {
     lambda f, h: torch.sort(h, -1).values - h: "uses sort, and no kernel is written for it: File .*torch.sort",
     lambda f, h: (-h.float()).double(): "uses _to_copy, and it computes in float32: File .*test_sequences.py",
     counting: "its code changes what the field keeps",
-    lambda f, h: -f.act(h): "its code reads a tensor with a gradient that is no parameter",
+    lambda f, h: h.new_zeros(len(h), 10) - h: r"a number of the size of the batch \(.*test_sequences.py, line .*len",
+    lambda f, h: h.flip(0): "it takes some of the samples, or puts others beside them: File .*test_sequences.py",
+    lambda f, h: f.of_state.weight.data.mul_(1.0).sum() * h: "or what the field keeps: File .*test_sequences.py.*mul_",
+    lambda f, h: -f.act(h): "a tensor with a gradient that is no parameter: File .*test_sequences.py",
     lambda f, h: torch.addmm(h, h, f.of_state.weight @ f.of_state.weight.T, beta=0.5): "uses addmm, and its products are scaled",
 }
 
