@@ -65,7 +65,8 @@ class Ensemble(AnsweredInit, nn.Module):
              with `seed=7` all networks have the same, with keys (networks, batch) and `each="seed"` each its own.
     State:   buffers that a call writes or replaces are each network's own, as in a loop over the networks. All else that modules
              keep is shared; a call that changes it (`self.last = h`, a counter, a list, a hook's closure, an argument's default,
-             a global that their code names) is refused by name. Globals of installed packages are left to those.
+             a global that their code names) is refused by name. Globals of installed packages are left to those, and so is what
+             an executor of `concurrent.futures` keeps of its work, which must have ended when the call does.
     Memory:  outputs of 4 MiB and more lie in memory that later calls use again once no tensor reads it; as with tensors of
              `torch.from_numpy`, `resize_` cannot make their storage larger.
     Shape:   as the modules, with (networks, ...) before outputs, weights and the arguments in `each`.

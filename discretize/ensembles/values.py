@@ -5,6 +5,7 @@ tensors                                                      their bits, and how
 a threading.local                                            what it keeps in this thread
 a generator that runs                                        where it stands, and its local variables
 a cache of functools                                         the results that are in it, one that is new aside
+an executor of concurrent.futures                            which it is: threads and queues come and go with its work
 other objects that cannot be copied, as a queue.Queue        what their attributes keep
 """
 

@@ -15,6 +15,7 @@ import os
 import sys
 import sysconfig
 from collections.abc import Collection, Container, Mapping, Sequence
+from concurrent.futures import Executor
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -354,6 +355,8 @@ class _WhatShows(_Walk):
     most: float = inf
 
     def _inside(self, value: object, copied: bool) -> None:
+        if isinstance(value, Executor) and stays_as_is(type(value).__module__):
+            return self._by_id(value)  # its threads and queues come and go with work, and say nothing to it
         try:
             super()._inside(value, copied)
         except _Hidden:

@@ -12,6 +12,7 @@ import sys
 import threading
 import types
 from array import array
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import numpy.random as by_numpy
@@ -527,6 +528,45 @@ def test_results_that_a_call_adds_to_a_cache_are_no_state():
     for size in (4, 5):  # which takes the place of what was there
         cached_table(size)
     assert_close(many(x), torch.stack([network(x) for network in networks]))
+
+
+EXECUTOR, EXECUTORS = ThreadPoolExecutor(1), {"mine": ThreadPoolExecutor(1)}
+
+
+def submits(module, x):
+    return EXECUTOR.submit(torch.neg, x).result()
+
+
+def submits_to_one_of_several(module, x):
+    return EXECUTORS["mine"].submit(torch.neg, x).result()
+
+
+class CountingExecutor(ThreadPoolExecutor):
+    calls = 0
+
+    def submit(self, function, /, *given):
+        self.calls += 1
+        return super().submit(function, *given)
+
+
+COUNTING_EXECUTOR = CountingExecutor(1)
+
+
+def submits_and_counts(module, x):
+    return COUNTING_EXECUTOR.submit(torch.neg, x).result()
+
+
+@pytest.mark.parametrize("submit", [submits, submits_to_one_of_several])
+def test_threads_and_queues_of_an_executor_are_no_state(submit):
+    networks, x = [Keeps(None, submit, False) for _ in range(2)], torch.randn(5, 3)
+    many = ensemble(networks)
+    for _ in range(2):  # of which the first starts a thread
+        assert_close(many(x), torch.stack([network(x) for network in networks]))
+
+
+def test_what_an_executor_of_ones_own_counts_is_refused_by_name():
+    with pytest.raises(ValueError, match=r"changes `.*COUNTING_EXECUTOR`"):
+        ensemble([Keeps(None, submits_and_counts, False) for _ in range(2)])(torch.randn(5, 3))
 
 
 @functools.cache
