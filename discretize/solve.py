@@ -41,7 +41,7 @@ from discretize.loop.checking import (
 )
 from discretize.loop.delayed import solve_stepped
 from discretize.loop.held import solve_held
-from discretize.loop.solving import Solve, rounded
+from discretize.loop.solving import NoKernel, Solve, rounded
 from discretize.noise.brownian import BrownianPath, Cells
 from discretize.noise.generator import Seed, check_no_seed, fresh_keys
 from discretize.settings import MAX_NUM_STEPS, Gradient, Method, Settings
@@ -204,11 +204,14 @@ def solve_with_past(
     def check(driven: Driven, times: Tensor, h: Tensor) -> None:
         check_solve(driven.field, driven, times, h, by_steps, by_steps.may_draw)
 
-    def block(driven: Driven, first: bool, h: Tensor, times: Tensor) -> tuple[Trajectory, SolverStats]:
+    def block(driven: Driven, first: bool, h: Tensor, times: Tensor, at_once: bool) -> tuple[Trajectory, SolverStats] | None:
         if first:
             check(driven, times, h)
-        part = Solve(driven, h, times, by_steps)
-        return part.run(), part.engine.counts
+        part = Solve(driven, h, times, by_steps, needs_kernel=at_once)
+        try:
+            return part.run(), part.engine.counts
+        except NoKernel:
+            return None
 
     solved = solve_delayed(field, path, h0, ts, by_steps, speed, delays, history, check, block, solve_stepped, happens)
     warn_of_atol(solved, settings)

@@ -86,7 +86,7 @@ def _with_past(chain: Chain, path: PastPath) -> Chain | str:
     """x as polynomials, and beside it what is seen of the past."""
     if _learns_its_clock(chain):
         return "gradients to the clock's `speed` are wanted, and delays"
-    speeds, x, seen = _speeds(chain), path.polynomial, path.seen_in(chain.path.pieces)
+    speeds, x, seen = _speeds(chain), path.polynomial, path.seen_in(chain.path.pieces, chain.edges[:-1].detach().numpy())
     if isinstance(speeds, str):
         return speeds
     if isinstance(x, str):

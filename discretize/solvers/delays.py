@@ -1,7 +1,8 @@
 r"""Delay differential equations by the method of steps: dh/dt = c'(t) F(x(t), h(t), h(t - d_1), ..., h(t - d_k)).
 
 Block after block, none longer than the shortest delay, the past is known, and the equation is one without delays whose input is
-x and the past. Each block is solved as any equation is; its steps are kept as polynomials, which later blocks read.
+x and the past. Each block is solved as any equation is; its steps are kept as polynomials, which later blocks read. A kernel
+that makes these itself solves many blocks in one call.
 """
 
 from __future__ import annotations
@@ -51,8 +52,10 @@ from discretize.trajectory import Trajectory
 
 __all__ = ["History", "solve_delayed"]
 
-Block = Callable[[Driven, bool, Tensor, Tensor], tuple[Trajectory, SolverStats]]
+Block = Callable[[Driven, bool, Tensor, Tensor, bool], tuple[Trajectory, SolverStats] | None]
 MOST_BLOCKS = 100_000
+AT_ONCE = MOST_BYTES // 4  # of polynomials, without gradients, that a kernel makes in one call
+STEPS = 16  # of a block, before any was solved
 JUMP = 1e-6  # of what is on both sides: a smaller difference may be rounding
 
 
@@ -91,7 +94,8 @@ def solve_delayed(
     events: tuple[Event, ...] = (),
 ) -> Trajectory:
     """Solve as `integrate` does a field that reads its past; check: refuses what cannot be solved so; solve: (right-hand side,
-    whether it is the first, state, times) -> the block from the first to the last of these times; stepped: solves by steps of
+    whether it is the first, state, times, whether these are several blocks for a kernel) -> the solution from the first to the
+    last of these times, None where no kernel solves several; stepped: solves by steps of
     fixed length."""
     times, _ = increasing_times(ts)
     if not isinstance(h0, Tensor) or h0.dim() != 2:
@@ -161,10 +165,10 @@ def _of_time(delay: Callable[[Tensor], Tensor], t: Tensor) -> Tensor:
 
 
 def _without(
-    solve: Callable[..., tuple[Trajectory, SolverStats]], h: Tensor, within: list[float]
-) -> tuple[Trajectory, SolverStats, list[Trajectory]]:
-    solved, counts = solve(h, torch.tensor(within, dtype=torch.float64, device="cpu"))
-    return solved, counts, [solved]
+    solve: Callable[..., tuple[Trajectory, SolverStats] | None], h: Tensor, within: list[float], at_once: bool
+) -> tuple[Trajectory, SolverStats, list[Trajectory]] | None:
+    found = solve(h, torch.tensor(within, dtype=torch.float64, device="cpu"), at_once)
+    return found and (*found, [found[0]])
 
 
 def _jumps(before: Tensor, after: Tensor) -> bool:
@@ -209,6 +213,8 @@ class _DelayedSolve:
         self.past = Past(self.start, h0, history=self.begin.history(history))
         self.counts: SolverStats | None = None
         self.engines: list[tuple[str, str | None]] = []  # of each block, and why no other
+        self.checked = False  # the field, by its first evaluation
+        self.tries = 2 if settings.fused and not events else 0  # how often to ask for a kernel that solves several blocks
         self._lay_knots()
 
     def _read(self, field: DelayedField, path: Path) -> None:
@@ -243,18 +249,13 @@ class _DelayedSolve:
     def run(self) -> Trajectory:
         asked, h, begin = self.times.tolist(), self.h0, self.start
         states = {begin: h}
-        for _ in range(MOST_BLOCKS):
-            if not (self.ends > begin).any():
-                break
-            seen = [t for lag in self.lags if (t := lag.seen(begin, begin, self.end)) is not None]
-            end = self._mark(min([self.end, *seen, *(t for t in self.moving if t > begin)]))
-            within = [begin, *(t for t in asked if begin < t < end), end]
-            h = self._block(h, within, states)
-            begin = end
-        else:
-            raise ValueError(
-                f"`delays` become so short that a solve until t = {self.end:g} takes more than {MOST_BLOCKS:,} blocks."
-            )
+        while (self.ends > begin).any():
+            ends = self._block_ends(begin)
+            h, begin = self._solve_blocks(h, begin, ends, asked, states)
+            if len(self.engines) >= MOST_BLOCKS and (self.ends > begin).any():
+                raise ValueError(
+                    f"`delays` become so short that a solve until t = {self.end:g} takes more than {MOST_BLOCKS:,} blocks."
+                )
         stats = (self.counts or SolverStats(max(1, len(h)))).stats(str(self.settings.method)) | self._engine()
         if self.events:
             stats |= {"status_of_samples": self.status, "ends_of_samples": self.ends.tolist()}
@@ -275,31 +276,68 @@ class _DelayedSolve:
                 why = f"{len(others)} of {len(self.engines)} blocks: {why}"
         return {"engine": engine, "engine_why": why}
 
+    def _block_ends(self, begin: float) -> list[float]:
+        """Return where the next blocks end, of as many as a kernel may solve at once; each sees no more than was before it."""
+        ends, most = list[float](), self._most_at_once()
+        while len(ends) < most and begin < self.end:
+            seen = [t for lag in self.lags if (t := lag.seen(begin, begin, self.end)) is not None]
+            begin = self._mark(min([self.end, *seen, *(t for t in self.moving if t > begin)]))
+            ends.append(begin)
+            if begin in self.moving:  # where the state is given a gradient
+                break
+        return ends
+
+    def _most_at_once(self) -> int:
+        if not self.tries or (self.engines and self.engines[-1][0] != "compiled"):
+            return 1
+        if torch.is_grad_enabled():  # all is kept
+            return MOST_BLOCKS
+        size = self.past.size / len(self.engines) if self.engines else STEPS * 6 * self.h0.nbytes
+        return max(1, min(int(AT_ONCE / max(size, 1)), MOST_BLOCKS))
+
+    def _solve_blocks(
+        self, h: Tensor, begin: float, ends: list[float], asked: list[float], states: dict[float, Tensor]
+    ) -> tuple[Tensor, float]:
+        """Solve these blocks at once, or the first of them; return the state to go on from, and when that is."""
+        for several in (ends, ends[:1]):
+            inner = {*several[:-1], *(t for t in asked if begin < t < several[-1])}
+            found = self._block(h, [begin, *sorted(inner), several[-1]], several[:-1], states)
+            if found is not None:
+                return found, several[-1]
+            self.tries -= 1
+        raise AssertionError
+
     def _mark(self, t: float) -> float:
         """Return the knot, or the requested time, that a time is but for rounding, or else that itself."""
         place = bisect.bisect(self.marks, t)
         near = [mark for mark in self.marks[max(0, place - 1) : place + 1] if abs(mark - t) <= self.near]
         return near[0] if near else t
 
-    def _block(self, h: Tensor, within: list[float], states: dict[float, Tensor]) -> Tensor:
-        """Solve a block, keep its steps and the states at these times, and return the state to go on from."""
+    def _block(self, h: Tensor, within: list[float], inner: list[float], states: dict[float, Tensor]) -> Tensor | None:
+        """Solve a block, or several that begin at `inner` times too, keep their steps and the states at these times, and return
+        the state to go on from; None where no kernel solves several."""
         begin, end = within[0], within[-1]
         with without_autocast(self.field.device):
-            driven = driven_in(1, self.field, self.input.look_back(begin, end), self.speed, h)
-            solve = partial(self.solve, driven, self.counts is None)
+            driven = driven_in(1, self.field, self.input.look_back(begin, end, inner), self.speed, h)
+            first, self.checked = not self.checked, True
+            solve = partial(self.solve, driven, first)
             try:
-                solved, counts, parts = (self._with_events if self.events else _without)(solve, h, within)
+                found = (self._with_events if self.events else _without)(solve, h, within, bool(inner))
             except SolverError as error:
+                states |= dict(zip(within, error.trajectory.hs.unbind(0), strict=False))
                 kept = [t for t in self.times.tolist() if t in states]
                 so_far = Trajectory(
                     self.times[: len(kept)], torch.stack([states[t] for t in kept]), error.trajectory.stats, "failed"
                 )
                 raise SolverError(error._failure, so_far) from None
+        if found is None:
+            return None
+        solved, counts, parts = found
         if self.counts is None:
             self.counts = counts
         else:
             self.counts.add(counts)
-        self.engines.append((solved.stats["engine"], solved.stats["engine_why"]))
+        self.engines += [(solved.stats["engine"], solved.stats["engine_why"])] * (len(inner) + 1)
         pieces = []
         for part in parts:
             steps = getattr(part.between, "continuation", lambda: None)()
@@ -321,13 +359,13 @@ class _DelayedSolve:
         return self._moved(solved.hs[-1], end)
 
     def _with_events(
-        self, solve: Callable[..., tuple[Trajectory, SolverStats]], h: Tensor, within: list[float]
+        self, solve: Callable[..., Any], h: Tensor, within: list[float], at_once: bool
     ) -> tuple[Trajectory, SolverStats, list[Trajectory]]:
         """Solve until events end samples; one that has ended stays where it is."""
         times = torch.tensor(within, dtype=torch.float64, device="cpu")[:, None].minimum(self.ends.clamp(min=within[0]))
         solves: list[Trajectory] = []
         solution = EventSolve(
-            lambda h, ts, _: solve(h, ts), self.events, h, times, windows=1, at_numbers=solves, sides=self.sides
+            lambda h, ts, _: solve(h, ts, at_once), self.events, h, times, windows=1, at_numbers=solves, sides=self.sides
         )
         solved, self.sides = solution.run(), solution.sides
         self.crossed.append(solved.events)

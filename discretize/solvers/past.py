@@ -182,13 +182,15 @@ class _Passed:
 @dataclass(frozen=True)
 class SeenPast:
     """Holds what is seen of the past in some segments, as polynomials: `pieces`, in order; delays (lags,), with their gradients;
-    low, high (lags, segments) or (lags, segments, batch): the times that each lag sees; of_path: the pieces of x there."""
+    low, high (lags, segments) or (lags, segments, batch): the times that each lag sees; of_path: the pieces of x there; block
+    (segments,): the number of the block that each is in, of those that are solved at once."""
 
     pieces: Pieces
     delays: Tensor
     low: np.ndarray
     high: np.ndarray
     of_path: Tensor
+    block: np.ndarray
 
 
 class PastPath(GatheredPath):
@@ -204,10 +206,12 @@ class PastPath(GatheredPath):
     history: Path
     lags: Sequence[Lag]
     knots: Tensor
+    blocks: Sequence[float] = ()  # where they begin that are solved at once
 
     def __init__(self, path: Path, past: Past, lags: Sequence[Lag], knots: Tensor) -> None:
         self.path, self.past, self.history, self.lags, self.knots = path, past, past.history, lags, knots
         self._solved: Pieces | None = None
+        self.following: Callable[[], Pieces] | None = None  # what a kernel solved since the last look back
         self._last = len(knots) - 2  # the piece that ends where the look back does
         self.own_times: bool = path.own_times and past.history.own_times
         middles = (self.knots[:-1] + self.knots[1:]) / 2
@@ -223,8 +227,9 @@ class PastPath(GatheredPath):
             torch.where(each < past.start, piece_numbers(past.history.knots.detach(), each), -1).numpy() for each in before
         ]
 
-    def look_back(self, begin: float, end: float) -> PastPath:
-        """Have at hand what is seen between these times, of what was solved so far."""
+    def look_back(self, begin: float, end: float, inner: Sequence[float] = ()) -> PastPath:
+        """Have at hand what is seen between these times, of what was solved so far; inner: where blocks begin between them."""
+        self.blocks, self.following = [begin, *inner], None
         ends = torch.tensor([begin, end], dtype=torch.float64, device="cpu")
         with torch.no_grad():
             reach = torch.cat([lag.before(ends) for lag in self.lags])
@@ -251,9 +256,9 @@ class PastPath(GatheredPath):
         """x as polynomials, or why it is none."""
         return polynomial_of(self.path)
 
-    def seen_in(self, numbers: Tensor) -> SeenPast | str:
-        """Return what is seen, since the last look back, in pieces of these numbers, (segments,) or (segments, batch); or why
-        that is no polynomial."""
+    def seen_in(self, numbers: Tensor, begins: np.ndarray) -> SeenPast | str:
+        """Return what is seen, since the last look back, in segments with these `begins`, and in pieces of these numbers, both
+        (segments,) or (segments, batch); or why that is no polynomial."""
         delays = [lag.delay for lag in self.lags]
         if not all(isinstance(delay, Tensor) for delay in delays):
             return "a delay is a function of time"
@@ -264,14 +269,25 @@ class PastPath(GatheredPath):
             return "the states before the start are no polynomial of time that kernels read"
         parts = [_piece_of(self.history, k) for k in of_history] + ([] if self._solved is None else [self._solved])
         low, high = (np.ascontiguousarray([each[rows, side] for each in self._inside]) for side in (0, 1))
-        return SeenPast(Pieces.joined(parts), torch.stack(delays), low, high, self._of_path[numbers])  # type: ignore[arg-type]
+        starts = np.array(self.blocks)
+        block = np.searchsorted(starts, begins if begins.ndim == 1 else begins[:, 0], "right") - 1
+        if len(starts) > 1:  # a block reads what was before it began, and no further by rounding
+            high = np.minimum(high, starts[block])
+            low = np.minimum(low, high)
+        return SeenPast(Pieces.joined(parts), torch.stack(delays), low, high, self._of_path[numbers], block)  # type: ignore[arg-type]
 
     def by(self, path: Path, pieces: Pieces, delays: Tensor) -> PastPath:
         """Return the same with another x, and with all of the past, and the delays, given."""
         found = copy.copy(self)
         found.path, found.lags, found._solved = path, [Lag(k, delay) for k, delay in enumerate(delays.unbind())], pieces
         found._of_history = [np.full_like(each, -1) for each in self._of_history]
-        found.own_times = True
+        found.own_times, found.following = True, None
+        return found
+
+    def after(self, pieces: Pieces) -> PastPath:
+        """Return the same with pieces that follow those of its past."""
+        found = copy.copy(self)
+        found._solved = pieces if self._solved is None else Pieces.joined([self._solved, pieces])
         return found
 
     def at_knot(self, number: int, t: Tensor, earlier: int) -> Tensor:
@@ -299,6 +315,8 @@ class PastPath(GatheredPath):
         time, piece = lag.before(checks.time_on(t, torch.device("cpu"))), int(self._of_history[lag.number][number])
         samples = samples.expand(len(t)) if t.dim() else samples  # of one sequence alone rows are not chosen
         if piece < 0:
+            if self.following is not None:
+                self._solved, self.following = self.after(self.following())._solved, None
             assert self._solved is not None
             times, (low, high) = time.reshape(-1).expand(len(samples)), self._inside[lag.number][number].tolist()
             return self._solved.at(samples, times, times.detach().clamp(low, max(low, high)))

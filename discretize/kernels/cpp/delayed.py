@@ -1,6 +1,7 @@
-r"""Solve one block of an equation with delays by a compiled kernel: source/solves.cpp, whose field reads the past as polynomials.
+r"""Solve blocks of an equation with delays by a compiled kernel: source/solves.cpp, whose field reads the past as polynomials.
 
-The block gives its states at the edges and those before its steps, both with gradients, from which later blocks read.
+Where the kernel itself makes polynomials of its steps, later blocks of one call read them, and the way back adds to their
+cotangents. A call gives its states at the edges and those before its steps, both with gradients, from which later calls read.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import copy
 import ctypes
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -27,7 +29,7 @@ from discretize.solvers.past import PastPath
 from discretize.solvers.segments import Chain
 
 if TYPE_CHECKING:
-    from discretize.solvers.tableaus import EmbeddedRungeKutta
+    from discretize.solvers.tableaus import EmbeddedMethod, EmbeddedRungeKutta
 
 __all__ = ["solved_with_past"]
 
@@ -36,31 +38,40 @@ POWERS = np.array(QUINTIC, dtype=np.float64)
 MIX = np.stack([np.eye(5)[0], *BY_SLOPES, np.eye(5)[4], np.eye(5)[3]])
 
 
-def solved_with_past(model: Model, request: SolveRequest, tensors: Sequence[Any], whole: Chain) -> Solved:
-    """Solve a block by that model's kernel.
+def solved_with_past(model: Model, request: SolveRequest, tensors: Sequence[Any], whole: Chain) -> Solved | str:
+    """Solve a block, or several that follow one another, by that model's kernel.
 
     Args:    tensors: the projected input, h0, the nodes of the past, the delays, and the weights that the model takes;
              whole: the chain as torch reads it.
+    Returns: why not, where there are several blocks and the kernel makes no polynomials of its steps.
     """
-    h0 = tensors[1]
+    h0, several = tensors[1], request.chain.past.block[-1] > 0
+    if several and not _makes_polynomials(model, request.engine.control.method):
+        return "the kernel makes no polynomials of its steps, which later blocks read"
     wanted = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
-    keep = ALL_STEPS if wanted else MOST_BYTES // (h0.numel() * h0.element_size())
+    keep = ALL_STEPS if wanted or several else MOST_BYTES // (h0.numel() * h0.element_size())
     whole = copy.copy(whole)
     whole.own_times = True  # a kernel's samples step on their own
     run = _BlockRun(model, request, keep)
-    run.whole = whole
+    run.whole, run.several = whole, several
     states = KernelSolve.apply(run, *tensors) if wanted else run.forward(*tensors)
     hs, of_steps = run.parted(states)
     edges = run.edges[run.edges <= run.reached]
     kept = None if run.taken is None else run.of_graph(run.taken, of_steps)
+    if several and kept is not None:
+        assert isinstance(whole.driven.path, PastPath)
+        passed = run.of_graph(kept, of_steps.detach())
+        whole.driven.path.following = Continuation(run.control.method, whole, passed).pieces
     hs = hs if run.failed.cause == 0 else hs[: len(edges)]
     return Solved(edges, hs, run.failure(), whole, lambda: kept, run.name, differentiable=True)
 
 
 class _BlockRun(KernelRun):
-    """Runs a block by the kernel. `whole`: its chain as torch reads it; `taken`: the steps, without gradients."""
+    """Runs blocks by the kernel. `whole`: their chain as torch reads it; `several`: whether there are
+    several of them; `taken`: the steps, without gradients."""
 
     whole: Chain
+    several: bool
     taken: KeptSteps | None
 
     def forward(self, projected: Tensor, h0: Tensor, *others: Any) -> Tensor:
@@ -95,6 +106,7 @@ class _BlockRun(KernelRun):
 
     def backward(self, grad: Tensor) -> list[Tensor | None]:
         of_hs, of_steps = (part.resolve_neg().contiguous() for part in self.parted(grad))
+        of_steps = of_steps.clone() if self.several else of_steps  # later blocks add to them
         of_nodes, of_delays = torch.zeros_like(self.nodes), self.delays.new_zeros(len(self.delays), len(self.h0))
         self.past.of_steps, self.past.of_nodes, self.past.of_delays = (x.data_ptr() for x in (of_steps, of_nodes, of_delays))
         of_projected, of_h0, *of_weights = super().backward(of_hs)
@@ -122,6 +134,8 @@ class _BlockRun(KernelRun):
             "low": self._by_segment(seen.low, own),
             "high": self._by_segment(seen.high, own),
         }
+        if self.several:
+            self.of_past["blocks"] = np.diff(seen.block, prepend=0)
         arrays = _addresses(self.of_past)
         self.dense = self._dense()
         if self.dense is not None:
@@ -133,12 +147,9 @@ class _BlockRun(KernelRun):
 
     def _dense(self) -> CtrnnDense | None:
         """Return the numbers by which the kernel turns steps of a pair into polynomials; None where torch does that."""
-        if not self.control.method.dense or (written := self.model.method) is None:
+        if not _makes_polynomials(self.model, self.control.method):
             return None
         method = cast("EmbeddedRungeKutta", self.control.method)
-        stages, numbers = len(method.a) + 1, written.kernel.numbers
-        if not numbers.pulled == len(numbers.back) == stages - 1:  # through a stage that nothing reads there is no way back
-            return None
         self.of_dense = {
             "nodes": np.array([0, *method.nodes], dtype=np.float64),
             "a": method._matrix(),
@@ -147,7 +158,7 @@ class _BlockRun(KernelRun):
             "between": np.stack([method._between(share) for share in INSIDE]),
             "mix": MIX,
         }
-        return CtrnnDense(stages=stages, **_addresses(self.of_dense))
+        return CtrnnDense(stages=len(method.a) + 1, **_addresses(self.of_dense))
 
     def _by_segment(self, times: np.ndarray, own: bool) -> np.ndarray:
         shape = (len(times), *self.arrays["lengths"].shape)
@@ -164,15 +175,37 @@ class _BlockRun(KernelRun):
         assert isinstance(past, PastPath)
         chain.field = self.model.field(*weights)
         read = past.by(x.unchecked(projected, x.knots), Pieces(seen.pieces.begin, seen.pieces.length, nodes), delays)
-        chain.path = SegmentInput(read, self.whole.path.pieces)
-        anew, kept = AdaptiveEngine(self.control), {0: h0}
-        anew.log = StepLog()
-        anew.solve(chain, h0, anew.start(chain, len(h0)), kept.__setitem__)
-        steps = anew.log.steps()
+        kept, sample, of_steps = {0: h0}, list[np.ndarray](), list[Tensor]()
+        starts = np.flatnonzero(np.diff(seen.block, prepend=-1)).tolist()
+        for first, end in pairwise([*starts, len(chain)]):
+            block = chain.part(first, end)
+            block.path = SegmentInput(read, block.path.pieces)
+            states, steps = self._steps_of(block, kept[first])
+            kept |= {first + edge: h for edge, h in states.items()}
+            polynomials = self.dense is not None
+            of_steps.append(steps.polynomials().flatten(1) if polynomials else steps.steps.before(steps.order))
+            sample.append(steps.steps.sample[steps.order])
+            if self.several:
+                read = read.after(steps.pieces())
+        order = torch.from_numpy(np.concatenate(sample).argsort(kind="stable"))
+        return torch.cat([*(kept[edge] for edge in self.edges), torch.cat(of_steps)[order].reshape(-1, h0.shape[1])])
+
+    def _steps_of(self, block: Chain, h: Tensor) -> tuple[dict[int, Tensor], Continuation]:
+        """Return the states at the edges of a block, and the steps between them."""
+        engine, states = AdaptiveEngine(self.control), {0: h}
+        engine.log = StepLog()
+        engine.solve(block, h, engine.start(block, len(h)), states.__setitem__)
+        steps = engine.log.steps()
         assert steps is not None
-        of_steps = Continuation(self.control.method, chain, steps)
-        of_each = steps.before(of_steps.order) if self.dense is None else of_steps.polynomials().flatten(0, 1)
-        return torch.cat([*(kept[edge] for edge in self.edges), of_each])
+        return states, Continuation(self.control.method, block, steps)
+
+
+def _makes_polynomials(model: Model, method: EmbeddedMethod) -> bool:
+    """Return whether the kernel makes polynomials of the steps of a pair."""
+    if not method.dense or (written := model.method) is None:
+        return False
+    numbers, calls = written.kernel.numbers, len(cast("EmbeddedRungeKutta", method).a)
+    return bool(numbers.pulled == len(numbers.back) == calls)  # through a stage that nothing reads there is no way back
 
 
 def _addresses(arrays: dict[str, np.ndarray]) -> dict[str, int]:

@@ -9,6 +9,8 @@ import ctrnn
 from ctrnn.fields.parts import affine
 from ctrnn.parts import Affine
 from discretize import EmbeddedRungeKutta, Event, SolverError, StepDoubling, integrate
+from discretize.kernels.cpp import delayed
+from discretize.solvers import delays
 from discretize.solvers.pairs import Dopri5
 
 TWICE = {"dtype": torch.float64}
@@ -81,6 +83,7 @@ CASES = {
     "given, not learned": {"learn": False},
     "several": {"delays": (1.3, 0.4, 0.9), "units": 5},
     "a delay longer than all": {"delays": (2.8, 0.6)},
+    "many blocks": {"delays": (0.11, 0.3)},
     "one sample": {"batch": 1},
     "more samples than slots": {"batch": 19},
     "many units": {"units": 37},
@@ -151,6 +154,29 @@ def test_second_derivatives_are_those_of_the_steps():
     agree("compiled", run, ROUNDING[torch.float64])
 
 
+def test_a_kernel_solves_many_blocks_in_one_call_as_far_as_memory_goes(monkeypatch):
+    calls = []
+
+    class Counted(delayed._BlockRun):
+        def __post_init__(self):
+            calls.append(self.request.chain.past.block[-1] + 1)
+            super().__post_init__()
+
+    monkeypatch.setattr(delayed, "_BlockRun", Counted)
+
+    def states():
+        calls.clear()
+        f = lambda t, h, past: torch.tanh(past[0]) - h  # noqa: E731
+        return integrate(f, None, drawn(2, 2), torch.tensor([0.0, 2.5]), delays=0.5, fused="always", **FINE).hs
+
+    with torch.no_grad():
+        at_once, together = states(), list(calls)
+        monkeypatch.setattr(delays, "AT_ONCE", 0)
+        one_by_one = states()
+    assert (together, calls) == ([5], [1] * 5)
+    assert_close(at_once, one_by_one, rtol=0, atol=1e-14)  # a step's length by its ends or as it was taken
+
+
 def test_blocks_that_read_a_history_of_another_kind_are_left_to_steps_alone():
     def run(fused):
         h0 = drawn(1, 2).requires_grad_()
@@ -197,9 +223,13 @@ def test_events_are_found_and_end_samples():
 def test_a_solve_that_fails_says_the_same():
     def run(fused):
         f = lambda t, h, past: past[0] * h * h  # noqa: E731
+        ts = torch.tensor([0.0, 0.2, 0.4, 0.7, 5.0])
         with pytest.raises(SolverError) as raised:
-            integrate(f, None, torch.full((2, 1), 1.0, **TWICE), torch.tensor([0.0, 5.0]), delays=0.3, fused=fused)
-        return str(raised.value)
+            integrate(f, None, torch.full((2, 1), 1.0, **TWICE), ts, delays=0.3, fused=fused)
+        return str(raised.value), raised.value.trajectory
 
     with kernels_for_all():
-        assert run(True) == run(False)
+        (said, mine), (also, theirs) = run(True), run(False)
+    assert said == also
+    assert mine.ts.tolist() == theirs.ts.tolist() == [0.0, 0.2, 0.4, 0.7]
+    assert_close(mine.hs, theirs.hs, rtol=1e-12, atol=0)

@@ -58,18 +58,18 @@ struct CtrnnDense {
 // What was before a solve of a field with delays, whose last columns of the projected input are `lags` states, each of a delay ago:
 // `pieces` polynomials of each sample, by `begins`, `lengths` (batch, pieces) and `nodes` (pieces, batch, NODES, state), which count by
 // `powers` (NODES, NODES) of the share of a piece that is over. In a segment, of `starts` and `ends`, a lag sees times from `low` to `high`
-// (lags, segments..). `dense`: where the steps that are taken become polynomials, else null. Of the way back: `of_steps` (steps, state),
-// cotangents of the states before the steps that were taken, or where `dense` of their nodes, (steps, NODES, state), those of a sample from
-// `first` (batch,) on; and where those of `nodes` and of `delays`, (lags, batch), are added to.
+// (lags, segments..). `dense`: where the steps that are taken become polynomials, else null. `blocks` (segments,): 1 where a block begins that
+// reads what the blocks before it have solved, and guesses its first step anew; null where there is one block alone. Of the way back:
+// `of_steps` (steps, state), cotangents of the states before the steps that were taken, or where `dense` of their nodes, (steps, NODES, state),
+// those of a sample from `first` (batch,) on, to which later blocks add; and where those of `nodes` and of `delays`, (lags, batch), are added to.
 struct CtrnnPast {
     std::size_t lags, pieces;
     const double *delays, *begins, *lengths;
     const real* nodes;
     const double *powers, *starts, *ends, *low, *high;
     const CtrnnDense* dense;
-    const std::int64_t* first;
-    const real* of_steps;
-    real* of_nodes;
+    const std::int64_t *blocks, *first;
+    real *of_steps, *of_nodes;
     double* of_delays;
 };
 
@@ -140,10 +140,12 @@ Shares polynomial_rates(std::size_t terms, double z, double rate) {
     return to;
 }
 
-// Of a state of the past: the piece, the weights of its nodes there, and how fast these change as time goes by.
+// Of a state of the past: the nodes of the piece and where their cotangents go on the way back, their weights there, and how fast these
+// change as time goes by.
 constexpr std::size_t NODES = 6;
 struct Seen {
     const real* nodes;
+    real* of_nodes;
     std::array<real, NODES> weights, rates;
 };
 
@@ -166,6 +168,7 @@ struct Sample {
     std::vector<Step> steps;
     Numbers states;       // before each of them
     Numbers nodes;        // (steps, NODES, state), where these become polynomials
+    std::vector<double> begins;  // when they begin, where later blocks read them
     Numbers h, error;     // where it failed, and the error of a last try that was rejected
 };
 
@@ -259,22 +262,36 @@ struct Solve {
         const double now_ = __builtin_fmax(__builtin_fmin(past.starts[i] + tau, past.ends[i]), past.starts[i]);
         const double t = now_ - past.delays[lag];
         const double inside = __builtin_fmin(__builtin_fmax(t, past.low[j]), __builtin_fmax(past.low[j], past.high[j]));
-        const double* begins = past.begins + sample * past.pieces;
-        std::size_t first = 0, end = past.pieces;  // the first that begins no earlier
+        const std::size_t each = NODES * model.width;
+        const Sample& own = samples[sample];
+        if (past.blocks && !own.begins.empty() && own.begins.front() < inside) {
+            const std::size_t step = piece_at(own.begins.data(), own.begins.size(), inside);
+            real* of_nodes = past.of_steps ? past.of_steps + (std::size_t(past.first[sample]) + step) * each : nullptr;
+            return weighed(own.nodes.data() + step * each, of_nodes, (t - own.begins[step]), own.steps[step].dt);
+        }
+        const std::size_t piece = piece_at(past.begins + sample * past.pieces, past.pieces, inside), at = sample * past.pieces + piece;
+        const std::size_t place = (piece * given.batch + sample) * each;
+        return weighed(past.nodes + place, past.of_nodes ? past.of_nodes + place : nullptr, t - past.begins[at], past.lengths[at]);
+    }
+    // The last piece that begins before a time, or the first one.
+    static std::size_t piece_at(const double* begins, std::size_t pieces, double time) {
+        std::size_t first = 0, end = pieces;
         while (first < end) {
             const std::size_t middle = (first + end) / 2;
-            if (begins[middle] < inside) first = middle + 1;
+            if (begins[middle] < time) first = middle + 1;
             else end = middle;
         }
-        const std::size_t piece = first ? first - 1 : 0;
-        const double length = past.lengths[sample * past.pieces + piece];
-        const double whole = length > 0 ? length : 1.0, share = (t - begins[piece]) / whole;
-        Seen found{past.nodes + (piece * given.batch + sample) * NODES * model.width, {}, {}};
+        return first ? first - 1 : 0;
+    }
+    // A piece some time after its begin.
+    Seen weighed(const real* nodes, real* of_nodes, double since, double length) const {
+        const double whole = length > 0 ? length : 1.0, share = since / whole;
+        Seen found{nodes, of_nodes, {}, {}};
         for (std::size_t k = 0; k < NODES; ++k) {
             double value = 0, rate = 0;  // Horner's scheme, of the polynomial and its derivative
             for (std::size_t power = NODES; power-- > 0;) {
                 rate = rate * share + value;
-                value = value * share + past.powers[power * NODES + k];
+                value = value * share + given.past->powers[power * NODES + k];
             }
             found.weights[k] = real(value), found.rates[k] = real(rate / whole);
         }
@@ -298,7 +315,7 @@ struct Solve {
         const std::size_t width = model.width;
         for (std::size_t lag = 0; lag < past.lags; ++lag, of += width) {
             const Seen there = seen(lag, segment, sample, tau);
-            real* to = past.of_nodes + (there.nodes - past.nodes);
+            real* to = there.of_nodes;
             double later = 0;
             for (std::size_t k = 0; k < NODES; ++k) {
                 vec total{};
@@ -314,6 +331,7 @@ struct Solve {
             past.of_delays[lag * given.batch + sample] -= later;
         }
     }
+    bool begins_block(std::size_t segment) const { return given.past && given.past->blocks && given.past->blocks[segment]; }
     const CtrnnDense* dense() const { return given.past ? given.past->dense : nullptr; }
     // The cotangent of the state before a step, of what reads it beside the step, and where steps become polynomials those of the
     // other nodes; null where nothing does.

@@ -61,7 +61,10 @@ class SolverState {
         Slot& slot = slots[s];
         while (slot.segment < solve.given.segments && solve.length(slot.segment, slot.sample) <= 0)
             solve.write(++slot.segment, slot.sample, stages.state(s)), solve.land();
-        if (slot.segment < solve.given.segments && !solve.beyond_last(slot.segment)) return;
+        if (slot.segment < solve.given.segments && !solve.beyond_last(slot.segment)) {
+            if (solve.begins_block(slot.segment)) slot.begun = false;
+            return;
+        }
         leave(slot);
         solve.samples[slot.sample].said.step = slot.step;
     }
@@ -182,6 +185,7 @@ class SolverState {
                 const std::size_t nodes = sample.nodes.size();
                 sample.nodes.resize(nodes + NODES * n.width);
                 stages.interpolate(s, sample.nodes.data() + nodes);
+                if (solve.given.past->blocks) sample.begins.push_back(solve.given.past->starts[solve.at(slot.segment, slot.sample)] + slot.tau);
             }
 #endif
         }
