@@ -134,21 +134,17 @@ _uses: dict[type, Uses] = {}
 
 class MethodEngine(NamedTuple):
     """A way to run methods that are programs: what writes one down, what makes a kernel of it, and what does both for a tableau,
-    whose numbers are in the text; `libraries` that it needs beside; whether a method may read Jacobians; and whether the kernel
-    of a tableau is ready."""
+    whose numbers are in the text; `libraries` that it needs beside; and whether the kernel of a tableau is ready."""
 
     write: Writer[Any]
     made: Callable[[AttemptModule, FieldCalls, torch.dtype, Program[Any], Recorder], MethodKernel]
     of_tableau: Callable[[Any, int, torch.dtype], WrittenMethod]
     libraries: Callable[[torch.dtype], Libraries] = lambda _: ()
-    implicit: bool = False
     is_built: Callable[[EmbeddedMethod, torch.dtype], bool] = lambda *_: True
 
 
 def no_program(how: MethodEngine, method: EmbeddedMethod, state: int, dtype: torch.dtype) -> str | None:
     """Why a method has no program, as far as that is quickly seen; None where it may have one."""
-    if method.implicit and not how.implicit:
-        return f"{method!r} has no kernel on GPUs; explicit methods and rodas5p have"
     if known(method, _request(how, state, dtype), wait=True):
         return None
     calls = calls_of(method, state, dtype)
@@ -251,4 +247,4 @@ def _products(dtype: torch.dtype) -> Libraries:
     return [(PRODUCTS, {"REAL": REALS[dtype]})]
 
 
-COMPILED = MethodEngine(attempt_written, _made, _of_tableau, _products, True, _is_built)
+COMPILED = MethodEngine(attempt_written, _made, _of_tableau, _products, _is_built)

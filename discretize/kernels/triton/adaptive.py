@@ -155,9 +155,9 @@ FORWARD = """
 def forward(
     projected, h0, lengths, pieces, shares, rates, speeds, places, table, settings, atols, limits, first_steps, steps_before,
     hs, kept, steps, numbers, counts, ends, scratch,
-    $ROWS
+    $FORWARD_WEIGHTS
     $WEIGHTS
-    batch, segments, stages, room, of_segment, of_sample, width,
+    batch, segments, room, of_segment, of_sample, width,
     TERMS: tl.constexpr, CHEBYSHEV: tl.constexpr, SPEEDS: tl.constexpr, ROWS: tl.constexpr, PRECISION: tl.constexpr,
 ):
     rows = (tl.program_id(0) * ROWS + tl.arange(0, ROWS)).to(tl.int64)[:, None]
@@ -173,6 +173,7 @@ def forward(
     at_y = at_scratch + SCRATCH
     at_input = at_y + STATE
     $BUFFERS
+    $FORWARD
     at_length, at_hs = lengths + rows * of_sample, hs + rows * STATE + C_STATE
     h = tl.load(h0 + rows * STATE + C_STATE, mask=there & unit, other=0.0)
     y = h
@@ -204,7 +205,22 @@ def forward(
             bound = tl.ceil(remaining / max_step * 0.999999999999)
             parts = tl.where(bound > parts, bound, parts)
             dt = tl.where(alive, remaining / parts, dt)
-        $ATTEMPT
+        length_of_step = dt.to(REAL)
+        first = tl.where(mode == 2, 1 - READS_START * tl.max((alive & ~known).to(tl.int32)), mode)
+        last = tl.where(mode == 2, ROUNDS, mode + 1)
+        for number in range(first, last):
+            call = tl.where(mode == 1, ROUNDS, number)
+            at_round = table + 3 * call
+            inside = tl.where(mode == 2, alive, guessing) & ((number > 0) | ~known)
+            $DIFFERENTIATE
+            y = h
+            if mode == 1:
+                y = h + length_of_step * tl.load(at_slopes + C_STATE, mask=inside & unit, other=0.0)
+            $STATES
+            at_slope = at_slopes + number * STATE
+            tl.debug_barrier()
+            tl.store(at_y + C_STATE, y, mask=inside & unit)
+            $ROUND
         inside = alive
         if mode == 2:
             $END
@@ -289,47 +305,27 @@ def forward(
     $REPORT
 """
 
-EXPLICIT = {
-    "$SPEED": SPEED,
-    "$ROWS": "$FORWARD_WEIGHTS",
-    "$BUFFERS": """
-at_slopes = at_input + COLUMNS
-at_method = at_slopes + (CALLS + 1) * STATE
-$FORWARD
-""",
-    "$ATTEMPT": """
-length_of_step = dt.to(REAL)
-first = tl.where(mode == 2, 1 - READS_START * tl.max((alive & ~known).to(tl.int32)), mode)
-last = tl.where(mode == 2, CALLS, mode + 1)
-for number in range(first, last):
-    call = tl.where(mode == 1, CALLS, number)
-    inside = tl.where(mode == 2, alive, guessing) & ((number > 0) | ~known)
-    y = h
-    if mode == 1:
-        y = h + length_of_step * tl.load(at_slopes + C_STATE, mask=inside & unit, other=0.0)
-    $STATES
-    time = tau + tl.load(table + call) * dt
-    tl.debug_barrier()
-    tl.store(at_y + C_STATE, y, mask=inside & unit)
-    $READ
-    at_slope = at_slopes + number * STATE
-    tl.debug_barrier()
-    $FLOW
-    tl.debug_barrier()
-    $SPEED
-    evaluations += inside.to(tl.int64)
-""",
-}
+# A round of an attempt: the slope at y.
+EVALUATION = """
+time = tau + tl.load(at_round + 1) * dt
+$READ
+tl.debug_barrier()
+$FLOW
+tl.debug_barrier()
+$SPEED
+evaluations += inside.to(tl.int64)
+"""
 
 BACKWARD = """
 
 @triton.jit
 def backward(
-    projected, lengths, pieces, shares, rates, speeds, places, table, columns, of_hs, counts, steps, kept,
+    projected, lengths, pieces, shares, rates, speeds, places, table, of_hs, counts, steps, kept,
     of_projected, of_h, edges, scratch,
     $ROWS
+    $BACKWARD_WEIGHTS
     $WEIGHTS
-    batch, used, pulled, first, many, of_segment, of_sample, width,
+    batch, first, many, of_segment, of_sample, width,
     TERMS: tl.constexpr, CHEBYSHEV: tl.constexpr, SPEEDS: tl.constexpr, ROWS: tl.constexpr, PRECISION: tl.constexpr,
 ):
     rows = (tl.program_id(0) * ROWS + tl.arange(0, ROWS)).to(tl.int64)[:, None]
@@ -341,7 +337,9 @@ def backward(
     at_scratch = scratch + rows * width
     at_q = at_scratch + SCRATCH
     at_of_x = at_q + STATE
+    at_y = at_q
     $BUFFERS
+    $BACKWARD
     index = tl.load(counts + rows * REPORTED, mask=there, other=0) - first
     edge = tl.load(edges + rows, mask=there, other=0)
     of_end = tl.load(of_h + rows * STATE + C_STATE, mask=there & unit, other=0.0)
@@ -362,57 +360,79 @@ def backward(
             above = there & (edge > segment + 1)
         here = segment * of_segment + rows * of_sample
         length = tl.load(lengths + here, mask=inside, other=1.0)
-        $STEP
+        length_of_step = dt.to(REAL)
+        for call in range(REPLAYED):
+            at_round = table + 3 * (ROUNDS + 1 + call)
+            place = tl.load(at_round + 2).to(tl.int64)
+            $DIFFERENTIATE
+            y = h
+            $STATES_BACK
+            at_slope = at_slopes + call * STATE
+            $ROUND
+        at_of_end = at_of_ys + PULLED * STATE + C_STATE
+        tl.store(at_of_end, of_end, mask=there & unit)
+        for call in range(PULLED):
+            at_round = table + 3 * (ROUNDS + 1 + REPLAYED + call)
+            place = tl.load(at_round + 2).to(tl.int64)
+            tl.debug_barrier()
+            q = tl.where(inside & unit, 0.0, 0.0).to(REAL)
+            $NO_DRIFT
+            $COTANGENTS
+            at_of_y = at_of_ys + call * STATE
+            $PULL
+        tl.debug_barrier()
+        $PULL_DERIVATIVES
+        $START
+        of_end = tl.where(inside, of_start, tl.load(at_of_end, mask=there & unit, other=0.0))
     tl.store(of_h + rows * STATE + C_STATE, of_end, mask=there & unit)
     tl.store(edges + rows, edge, mask=there)
 """
 
-EXPLICIT_BACK = {
+# A round of an attempt that is made again, and one of the way back: the cotangent q of a slope.
+REPLAY = """
+time = tau + tl.load(at_round + 1) * dt
+at_kept = stages_kept + ((turn * EVALUATIONS + place) * batch + rows) * KEPT
+tl.store(at_kept + C_STATE, y, mask=inside & unit)
+$KEEP
+tl.debug_barrier()
+$REPLAY
+tl.debug_barrier()
+$SPEED
+"""
+
+PULL = """
+time = tau + tl.load(at_round + 1) * dt
+at_kept = stages_kept + ((turn * EVALUATIONS + place) * batch + rows) * KEPT
+at_operands = operands + ((turn * EVALUATIONS + place) * batch + rows) * OPERANDS
+if SPEEDS > 0:
+    q = speed_of_clock(speeds + here * SPEEDS, SPEEDS, time, length, inside).to(REAL) * q
+    $OF_FLOW
+tl.store(at_q + C_STATE, q, mask=inside & unit)
+tl.debug_barrier()
+$BACK
+tl.debug_barrier()
+$GIVE
+"""
+
+# The words of methods that read no derivatives of a field; derivatives.py has those of others.
+EXPLICIT = {
+    "$BUFFERS": "at_slopes = at_input + COLUMNS\nat_method = at_slopes + (ROUNDS + 1) * STATE",
+    "$DIFFERENTIATE": "",
+    "$ROUND": EVALUATION,
     "$SPEED": SPEED,
-    "$ROWS": """
-stages_kept, operands,
-$BACKWARD_WEIGHTS
-""",
+}
+EXPLICIT_BACK = {
     "$BUFFERS": """
 at_slopes = at_of_x + COLUMNS
-at_of_ys = at_slopes + used * STATE
-at_method = at_of_ys + (used + 1) * STATE
-$BACKWARD
+at_of_ys = at_slopes + REPLAYED * STATE
+at_method = at_of_ys + (PULLED + 1) * STATE
 """,
-    "$STEP": """
-length_of_step = dt.to(REAL)
-for call in range(used):
-    at_kept = stages_kept + ((turn * used + call) * batch + rows) * KEPT
-    y = h
-    $STATES_BACK
-    time = tau + tl.load(table + CALLS + 1 + call) * dt
-    tl.store(at_kept + C_STATE, y, mask=inside & unit)
-    $KEEP
-    at_slope = at_slopes + call * STATE
-    tl.debug_barrier()
-    $REPLAY
-    tl.debug_barrier()
-    $SPEED
-at_of_end = at_of_ys + used * STATE + C_STATE
-tl.store(at_of_end, of_end, mask=there & unit)
-for back in range(pulled):
-    call = tl.load(columns + back).to(tl.int32)
-    at_kept = stages_kept + ((turn * used + call) * batch + rows) * KEPT
-    at_operands = operands + ((turn * used + call) * batch + rows) * OPERANDS
-    tl.debug_barrier()
-    q = tl.where(inside & unit, 0.0, 0.0).to(REAL)
-    $COTANGENTS
-    time = tau + tl.load(table + CALLS + 1 + call) * dt
-    if SPEEDS > 0:
-        q = speed_of_clock(speeds + here * SPEEDS, SPEEDS, time, length, inside).to(REAL) * q
-    tl.store(at_q + C_STATE, q, mask=inside & unit)
-    at_of_y = at_of_ys + call * STATE
-    tl.debug_barrier()
-    $BACK
-    tl.debug_barrier()
-    $GIVE
-tl.debug_barrier()
-$START
-of_end = tl.where(inside, of_start, tl.load(at_of_end, mask=there & unit, other=0.0))
-""",
+    "$DIFFERENTIATE": "",
+    "$NO_DRIFT": "",
+    "$OF_FLOW": "",
+    "$PULL": PULL,
+    "$PULL_DERIVATIVES": "",
+    "$ROUND": REPLAY,
+    "$ROWS": "stages_kept, operands,",
+    "$SPEED": SPEED,
 }

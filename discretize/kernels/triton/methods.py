@@ -14,7 +14,7 @@ from discretize.kernels.cpp.methods import MethodEngine, WrittenMethod
 from discretize.kernels.record.attempt import START, AttemptModule, FieldCalls
 from discretize.kernels.record.program import Program
 from discretize.kernels.record.stored import Recorder
-from discretize.kernels.record.tableau import ExplicitTableau
+from discretize.kernels.record.tableau import ExplicitTableau, RosenbrockTableau
 from discretize.kernels.triton.attempts import METHOD, AttemptText, attempt_text
 from discretize.kernels.triton.lines import WEIGHTS
 
@@ -44,11 +44,12 @@ class TritonMethod:
 def _made(
     module: AttemptModule, calls: FieldCalls, dtype: torch.dtype, program: Program[AttemptText], _: Recorder
 ) -> TritonMethod:
-    return TritonMethod(program.written, program, calls, module.reads_start or START in calls.slopes)
+    reads_start = module.reads_start or START in calls.slopes or "drift" in calls.derivatives
+    return TritonMethod(program.written, program, calls, reads_start)
 
 
 @lru_cache(MOST_TABLEAUS)
-def _of_tableau(pair: ExplicitTableau, state: int, dtype: torch.dtype) -> WrittenMethod:
+def _of_tableau(pair: ExplicitTableau | RosenbrockTableau, state: int, dtype: torch.dtype) -> WrittenMethod:
     method = TritonMethod(attempt_text(pair.values(state)), None, pair.calls, True)
     return WrittenMethod(method, (), pair.calls)
 

@@ -1,11 +1,11 @@
 r"""Write a field's `flow` in Triton for adaptive solves: one kernel forwards, one back through the steps that were taken.
 
 On the way back every stage of a step is computed again and keeps what its derivative reads: the state, the input, and values
-that the field's code makes; sums over samples, stages and steps are products of torch's afterwards. Rosenbrock pairs need
-derivatives along directions too:
+that the field's code makes; sums over samples, stages and steps are products of torch's afterwards. Methods that read Jacobians
+need derivatives along directions too:
 
     flow      f(x, h)
-    along     (df/dh) v, of [h, v]: columns of a Jacobian, and backwards the derivative along the solution of a stage
+    along     (df/dh) v, of [h, v]: columns of a Jacobian, and backwards the derivative along what it is multiplied with
     in time   (df/dx) v, of [x, v]: how fast an input that moves changes the slope; none where it stands still
 """
 
@@ -23,26 +23,24 @@ from discretize.kernels.record.program import Writer
 from discretize.kernels.record.values import Value
 from discretize.kernels.triton.adaptive import BACKWARD, EXPLICIT, EXPLICIT_BACK, FORWARD, GIVE, HELPERS, KEEP, READ
 from discretize.kernels.triton.attempts import AttemptText
-from discretize.kernels.triton.functions import preamble
-from discretize.kernels.triton.lines import Lines, Needs, padded
-from discretize.kernels.triton.passes import Pass
-from discretize.kernels.triton.rosenbrock import (
+from discretize.kernels.triton.derivatives import (
     DRIFT,
-    ELIMINATION,
     GIVE_RISE,
+    IMPLICIT,
+    IMPLICIT_BACK,
+    PULL_DRIFT,
     RATE,
     RATES,
-    ROSENBROCK,
-    ROSENBROCK_BACK,
     ROWS_IN_TIME,
-    ROWS_KEPT,
-    TIME_BACK,
-    units_of,
 )
+from discretize.kernels.triton.functions import preamble
+from discretize.kernels.triton.lines import Lines, Needs, padded
+from discretize.kernels.triton.matrices import MATRICES
+from discretize.kernels.triton.passes import Pass
 from discretize.kernels.triton.writing import SumSide, all_given, expanded, filled, operands_of
 from discretize.solvers.control import ERROR_MARGIN, GROW, SAFETY, SHORTEST_STEP, SHRINK
 
-__all__ = ["COUNTS", "NUMBERS", "SolvePasses", "SolveText", "solve_writer", "stiff_text", "with_method"]
+__all__ = ["COUNTS", "NUMBERS", "SolvePasses", "SolveText", "solve_text", "solve_writer", "with_method"]
 
 
 # What is reported of each sample: `discretize.kernels.cpp.programs.CtrnnReport`.
@@ -54,14 +52,34 @@ RULE = {"ERROR_MARGIN": ERROR_MARGIN, "SAFETY": SAFETY, "SHRINK": SHRINK, "GROW"
 
 @dataclass(frozen=True)
 class SolveText:
-    """The kernels' text; what they need, of a method that is a program before the field's; `columns`: of the input, 0 where it is
-    not read; `programs`: what each of them keeps and sums up."""
+    """The kernels' text; what they need, of the method before the field's; `columns`: of the input, 0 where it is not read;
+    `state`: units; `programs`: what each of them keeps and sums up, the field's and those of its derivatives."""
 
     text: str
     forward: tuple[Needs, ...]
     backward: tuple[Needs, ...]
     columns: int
+    state: int
     programs: tuple[Sums, ...]
+
+    @property
+    def implicit(self) -> bool:
+        return len(self.programs) > 1
+
+    def widths(self, method: AttemptText) -> tuple[int, int]:
+        """Numbers in memory of a sample forwards and backwards, as $BUFFERS has them."""
+        step, again, back = map(len, method.rounds)
+        scratch = [sum(needs.scratch for needs in each) for each in (self.forward, self.backward)]
+        vectors, inputs = (step + 2, again + back + 2), (1, 1)
+        if self.implicit:
+            matrices = [self.state * (self.state + factors * (self.state + 1)) for factors in method.factors]
+            scratch = [of + numbers for of, numbers in zip(scratch, matrices, strict=True)]
+            vectors, inputs = (step + 6, again + back + 8), (2, 4)
+        forward, backward = (
+            of + count * self.state + inputs_of * self.columns
+            for of, count, inputs_of in zip(scratch, vectors, inputs, strict=True)
+        )
+        return forward, backward
 
 
 @dataclass(frozen=True)
@@ -161,87 +179,74 @@ def solve_writer(dtype: torch.dtype) -> Writer[SolveText]:
 
 
 def _written(values: ProgramValues, dtype: torch.dtype) -> SolveText:
-    field = SolvePasses(values)
-    flow = field.evaluation("at_y", "at_x", "at_slope")
-    replay = field.replay("at_kept", "at_slope")
-    back, kept = field.back("at_kept", "at_q", "at_of_y", "at_of_x", replay)
-    forwards = {"$READ": field.reads(READ), "$FLOW": flow.out.step}
-    backwards = {"$KEEP": field.reads(KEEP), "$REPLAY": replay.out.step, "$BACK": back.out.step, "$GIVE": field.gives(GIVE)}
-    widths = _widths(field) | {"KEPT": kept.kept, "OPERANDS": kept.operands}
-    text = _kernel(FORWARD, EXPLICIT, flow, forwards, widths) + _kernel(BACKWARD, EXPLICIT_BACK, back, backwards, widths)
-    return _text(HELPERS + text, dtype, flow, back, field.columns, [kept])
+    return solve_text([SolvePasses(values)], dtype)
 
 
 @lru_cache(MOST_METHODS)
 def with_method(field: SolveText, method: AttemptText, end: int, reads_start: bool) -> SolveText:
     """The text of a field with that of a method; end: the slope that is the next step's first, 0 for none."""
-    words = {"SLOPE_AT_END": end, "READS_START": int(reads_start), "CALLS": method.count}
     text = "\n".join(filled(field.text.splitlines(), dict(method.lines))) + "\n"
-    return replace(
-        field, text=_named(text, words), forward=(method.forward, *field.forward), backward=(method.backward, *field.backward)
-    )
+    named = _named(text, method.words(end, reads_start))
+    return replace(field, text=named, forward=(method.forward, *field.forward), backward=(method.backward, *field.backward))
 
 
-def stiff_text(programs: Sequence[SolvePasses], dtype: torch.dtype) -> SolveText:
-    """The kernels of a Rosenbrock pair, from the programs of flow, along and, where the input moves, in time."""
-    forward, text = _stiff_forward(*programs)
-    backward, kept, back = _stiff_backward(*programs)
-    whole = HELPERS + RATES + ELIMINATION + text + back
-    return _text(whole, dtype, forward, backward, programs[0].columns, kept)
+def solve_text(programs: Sequence[SolvePasses], dtype: torch.dtype) -> SolveText:
+    """The kernels of a field: of its flow, and for methods that read Jacobians along and, where the input moves, in time."""
+    forward, text = _forward(*programs)
+    backward, kept, back = _backward(*programs)
+    whole = HELPERS + (RATES + MATRICES if len(programs) > 1 else "") + text + back
+    needs = (forward.needs,), (backward.needs,)
+    return SolveText(preamble(dtype) + _named(whole, RULE), *needs, programs[0].columns, programs[0].state, tuple(kept))
 
 
-def _stiff_forward(field: SolvePasses, along: SolvePasses, in_time: SolvePasses | None = None) -> tuple[Pass, str]:
-    flow = field.evaluation("at_y", "at_x", "at_slope")
-    last, stage = _derivatives(along, in_time, flow)
-    lines = {"$FLOW": flow.out.step, "$READ": field.reads(READ)} | stage
-    return last, _kernel(FORWARD, ROSENBROCK, last, lines, _stiff_widths(field, in_time))
+def _forward(field: SolvePasses, along: SolvePasses | None = None, in_time: SolvePasses | None = None) -> tuple[Pass, str]:
+    flow = last = field.evaluation("at_y", "at_x", "at_slope")
+    lines = {"$FLOW": flow.out.step, "$READ": field.reads(READ)}
+    if along is not None:
+        last, derivatives = _derivatives(along, in_time, flow)
+        lines |= derivatives
+    return last, _kernel(FORWARD, EXPLICIT if along is None else IMPLICIT, last, lines, _widths(field))
 
 
-def _stiff_backward(field: SolvePasses, along: SolvePasses, in_time: SolvePasses | None = None) -> tuple[Pass, list[Sums], str]:
+def _backward(
+    field: SolvePasses, along: SolvePasses | None = None, in_time: SolvePasses | None = None
+) -> tuple[Pass, list[Sums], str]:
     replay = field.replay("at_kept", "at_slope")
-    last, found = field.back("at_kept", "at_q", "at_of_h", "at_of_x", replay)
+    last, sums = field.back("at_kept", "at_q", "at_of_y", "at_of_x", replay)
     lines = {"$REPLAY": replay.out.step, "$BACK": last.out.step, "$READ": field.reads(READ)}
     lines |= {"$KEEP": field.reads(KEEP), "$GIVE": field.gives(GIVE)}
-    widths = _stiff_widths(field, in_time) | {"KEPT": found.kept, "OPERANDS": found.operands}
-    last, stage = _derivatives(along, in_time, last)
-    lines |= stage | {"$ROWS": _lines(ROWS_KEPT + (ROWS_IN_TIME if in_time else ""))}
-    kept = [found]
+    widths, kept = _widths(field) | {"KEPT": sums.kept, "OPERANDS": sums.operands}, [sums]
+    if along is not None:
+        last, derivatives = _derivatives(along, in_time, last)
+        lines |= derivatives
     for program, name in ((along, "ALONG"), (in_time, "IN_TIME")):
         if program is not None:
             replay = program.replay("at_kept", "at_slope", last)
-            last, found = program.back("at_kept", "at_q", "at_of_h", "at_of_x", replay)
-            kept.append(found)
-            widths |= {f"KEPT_{name}": found.kept, f"OPERANDS_{name}": found.operands}
+            last, sums = program.back("at_kept", "at_q", "at_of_y", "at_of_x", replay)
+            kept.append(sums)
+            widths |= {f"KEPT_{name}": sums.kept, f"OPERANDS_{name}": sums.operands}
             keep = program.reads(KEEP.replace("INPUT_PLACE", str(program.state)))
             lines |= {f"$KEEP_{name}": keep, f"$REPLAY_{name}": replay.out.step, f"$BACK_{name}": last.out.step}
             lines |= {f"$GIVE_{name}": program.gives(GIVE)}
     if in_time is not None:
         lines["$KEEP_IN_TIME"] += [RATE]
         lines["$GIVE_IN_TIME"] += _lines(GIVE_RISE) if "x" in in_time.gradients else []
-    return last, kept, _kernel(BACKWARD, ROSENBROCK_BACK, last, lines, widths)
+        lines["$ROWS_IN_TIME"] = [ROWS_IN_TIME]
+    return last, kept, _kernel(BACKWARD, EXPLICIT_BACK if along is None else IMPLICIT_BACK, last, lines, widths)
 
 
 def _derivatives(along: SolvePasses, in_time: SolvePasses | None, behind: Pass) -> tuple[Pass, dict[str, list[str]]]:
     """A column of the Jacobian, and the derivative by the time."""
     column = along.evaluation("at_along", "at_x", "at_column", behind)
     if in_time is None:
-        return column, {"$ALONG": column.out.step, "$DRIFT": [], "$TIME_BACK": []}
+        return column, {"$ALONG": column.out.step, "$DRIFT": [], "$PULL_DRIFT": [], "$ROWS_IN_TIME": []}
     drift = in_time.evaluation("at_along", "at_input", "at_drift", column)
-    lines = {"$DRIFT": _lines(DRIFT), "$IN_TIME": drift.out.step, "$TIME_BACK": _lines(TIME_BACK)}
+    lines = {"$DRIFT": _lines(DRIFT), "$IN_TIME": drift.out.step, "$PULL_DRIFT": _lines(PULL_DRIFT)}
     return drift, {"$ALONG": column.out.step} | lines
 
 
 def _widths(field: SolvePasses) -> dict[str, int]:
     return {"STATE": field.state, "COLUMNS": field.columns, "INPUT_PLACE": field.state}
-
-
-def _stiff_widths(field: SolvePasses, in_time: SolvePasses | None) -> dict[str, int]:
-    return _widths(field) | {"UNITS": units_of(field.state), "MOVES": in_time is not None, "SLOPE_AT_END": 0}
-
-
-def _text(text: str, dtype: torch.dtype, forward: Pass, backward: Pass, columns: int, programs: Sequence[Sums]) -> SolveText:
-    """Assemble the kernels' text, with the constants of the step-size rule."""
-    return SolveText(preamble(dtype) + _named(text, RULE), (forward.needs,), (backward.needs,), columns, tuple(programs))
 
 
 def _kernel(

@@ -27,19 +27,18 @@ from discretize.kernels.cpp.solving import ALL_STEPS, KernelRun
 from discretize.kernels.pieces import projected_of
 from discretize.kernels.record.program import FlowModule, InputJVP, Program, StateJVP, Weights, Writer
 from discretize.kernels.record.stored import Recorder
+from discretize.kernels.triton.attempts import AttemptText
 from discretize.kernels.triton.kernels import launch, summed, triton_reason
 from discretize.kernels.triton.lines import WEIGHTS, Needs, padded
+from discretize.kernels.triton.matrices import MOST_UNITS, units_of
 from discretize.kernels.triton.methods import TRITON
-from discretize.kernels.triton.rosenbrock import MOST_UNITS, units_of
 from discretize.kernels.triton.shapes import many
-from discretize.kernels.triton.solve_writing import COUNTS, NUMBERS, SolvePasses, SolveText, solve_writer, stiff_text, with_method
-from discretize.solvers import rodas
+from discretize.kernels.triton.solve_writing import COUNTS, NUMBERS, SolvePasses, SolveText, solve_text, solve_writer, with_method
 from discretize.solvers.adaptive import ADAPTIVE_METHODS
 from discretize.solvers.kept import KeptSteps
-from discretize.solvers.rodas import Rodas5P
 from discretize.solvers.tableaus import EmbeddedMethod
 
-__all__ = ["StiffRun", "TritonRun", "TritonSolveKernel", "plan_triton", "recorder"]
+__all__ = ["TritonRun", "TritonSolveKernel", "plan_triton", "recorder"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,14 +50,11 @@ class TritonSolveKernel:
     text: SolveText
     stored: torch.dtype | None
     key: ClassVar = None
+    by_program: ClassVar = True
 
     @property
     def run(self) -> type[TritonRun]:
-        return TritonRun if self.by_program else StiffRun
-
-    @property
-    def by_program(self) -> bool:
-        return len(self.programs) == 1
+        return TritonRun
 
     def read(self, weights: Weights, h0: Tensor) -> tuple[dict[int, Tensor], dict[int, Tensor]]:
         """The vectors and matrices that the text reads, by number."""
@@ -104,7 +100,7 @@ class TritonRun(KernelRun):
 
     def backward(self, grad: Tensor) -> list[Tensor | None]:
         """The gradients to the inputs."""
-        text, like, (batch, state), grad = self.text, self.h0, self.h0.shape, grad.resolve_neg()
+        text, like, batch, grad = self.text, self.h0, len(self.h0), grad.resolve_neg()
         of_projected, of_h0 = torch.zeros_like(self.projected, dtype=like.dtype), torch.zeros_like(like)
         edges = torch.full((batch,), len(self.chain) + 1, dtype=torch.int64, device=like.device)
         # One turn more than there are steps, for what is wanted at the start.
@@ -112,7 +108,7 @@ class TritonRun(KernelRun):
         each = list(zip(text.programs, self.evaluations, strict=True))
         a_turn = sum(count * batch * (kept.kept + kept.operands) for kept, count in each) * like.element_size()
         many = max(1, min(turns, MOST_VALUES // max(1, a_turn)))
-        scratch = like.new_empty(batch, width := self._widths(state)[1])
+        scratch = like.new_empty(batch, width := self.widths[1])
         sums = [[like.new_zeros(shape) for shape in program.sums] for program in self.kernel.programs]
         for first in range(0, turns, many):
             rows = [
@@ -123,12 +119,13 @@ class TritonRun(KernelRun):
                 for kept, count in each
             ]
             given = (
-                *(self.projected, *self.segments, self.table, self.columns, grad.contiguous(), self.counts, self.steps_taken),
+                *(self.projected, *self.segments, self.table, grad.contiguous(), self.counts, self.steps_taken),
                 *(self.states, of_projected, of_h0, edges, scratch, *(buffer for of_one in rows for buffer in of_one.values())),
             )
-            sizes = (batch, self.evaluations[0], len(self.pulled), first, many, *self.strides, width)
+            sizes = (batch, first, many, *self.strides, width)
             self._launch("backward", given, text.backward, sizes)
-            for totals, of_one, (kept, _) in zip(sums, map(self._differentiated, rows), each, strict=True):
+            rows[0] = self._differentiated(rows[0])
+            for totals, of_one, (kept, _) in zip(sums, rows, each, strict=True):
                 for to, (left, right) in zip(totals, kept.sums, strict=True):
                     to.add_(summed(of_one, left, right, to.dtype).reshape(to.shape))
         of_weights = self.kernel.gradients(self.weights, sums)
@@ -153,37 +150,35 @@ class TritonRun(KernelRun):
     @property
     def width(self) -> int:
         """Numbers of a sample that a program has in registers at once."""
-        return max(self.text.columns, self.h0.shape[1])
+        state = self.h0.shape[1]
+        return max(self.text.columns, units_of(state) ** 2 if self.text.implicit else state)
 
     @property
     def evaluations(self) -> tuple[int, ...]:
         """Of each program in a step on the way back."""
-        return (self.used,)
+        return (self.method.evaluations, self.method.pairs, 1)[: len(self.text.programs)]
 
     def _differentiated(self, rows: dict[str, Tensor]) -> dict[str, Tensor]:
         """Those of the evaluations that a method goes back through."""
-        return rows if len(self.pulled) == self.used else {name: each[:, self.pulled] for name, each in rows.items()}
-
-    def _widths(self, state: int) -> tuple[int, int]:
-        """Numbers in memory of a sample forwards and backwards."""
-        text = self.text
-        scratch = [sum(needs.scratch for needs in each) for each in (text.forward, text.backward)]
-        return scratch[0] + text.columns + (self.stages + 2) * state, scratch[1] + text.columns + (2 * self.used + 2) * state
+        pulled = self.method.pulled
+        if sorted(pulled) == [*range(self.method.evaluations)]:
+            return rows
+        return {name: each[:, pulled] for name, each in rows.items()}
 
     def _forward(self, room: int) -> Tensor:
-        like, text, (batch, state), stages = self.h0, self.text, self.h0.shape, self.stages
+        like, text, (batch, state) = self.h0, self.text, self.h0.shape
         hs = like.new_empty(len(self.edges), batch, state, dtype=self.stored)
         self.states: Tensor = like.new_empty(room, batch, state, dtype=self.stored)
         self.steps_taken: Tensor = like.new_empty(room, batch, 3, dtype=torch.float64)
         self.numbers: Tensor = like.new_empty(batch, len(NUMBERS), dtype=torch.float64)
         self.counts: Tensor = like.new_empty(batch, len(COUNTS), dtype=torch.int64)
         self.ends: Tensor = like.new_empty(2, batch, state)
-        width = self._widths(state)[0]
+        width = self.widths[0]
         given = (
             *(self.projected, like, *self.segments, self.table, self.settings, self.atols, self.limits, *self.before),
             *(hs, self.states, self.steps_taken, self.numbers, self.counts, self.ends, like.new_empty(batch, width)),
         )
-        sizes = (batch, len(self.chain), stages, room, *self.strides, width)
+        sizes = (batch, len(self.chain), room, *self.strides, width)
         self._launch("forward", given, text.forward, sizes)
         return hs
 
@@ -203,26 +198,24 @@ class TritonRun(KernelRun):
         self.strides = (len(self.h0), 1) if self.arrays["lengths"].ndim > 1 else (1, 0)
 
     def _read_method(self) -> None:
-        r"""The method's text and tensors, and the settings.
-
-        table: the node of each call, and of the guess of a first step, and those of the calls of the way back; columns: which of
-        these it goes back through, the last one first.
-        """
+        """The method's text and tensors, and the settings."""
         written = self.model.method
         assert written is not None
-        method, calls = written.kernel, written.calls
-        self.text = with_method(self.kernel.text, method.text, calls.end or 0, method.reads_start)
-        self.stages: int = method.text.count
-        self.used, self.pulled = len(method.text.back), method.text.pulled_places
-        vectors, matrices = method.operands(written.tensors, self.h0.device)
+        code, calls, rule = written.kernel, written.calls, self.engine.control.method
+        self.method: AttemptText = code.text
+        self.text = with_method(self.kernel.text, self.method, calls.end or 0, code.reads_start)
+        self.widths = self.text.widths(self.method)
+        vectors, matrices = code.operands(written.tensors, self.h0.device)
         self.vectors, self.matrices = self.vectors | vectors, self.matrices | matrices
-        numbers = [*calls.nodes, 1.0, *(calls.nodes[number] for number in method.text.back)], self.pulled
-        self.table, self.columns = (torch.tensor(each, dtype=torch.float64, device=self.h0.device) for each in numbers)
-        self._read_settings()
+        self.table: Tensor = torch.tensor(self.method.table(calls.nodes), dtype=torch.float64, device=self.h0.device)
+        derivatives = rule.attempt_cost(self.chain.segment(0), self.chain.field.state_size) - rule.evaluations + rule.reads_start
+        self.used = self.method.evaluations + derivatives + self.method.pairs
+        self._read_settings(derivatives)
 
-    def _read_settings(self) -> None:
+    def _read_settings(self, derivatives: int) -> None:
+        """derivatives: what those of the field cost at a state, in evaluations."""
         control = self.engine.control
-        settings = [control.rtol, 1 / control.method.error_order, control.min_step, control.max_step]
+        settings = [control.rtol, 1 / control.method.error_order, control.min_step, control.max_step, max(derivatives, 0)]
         most = (control.max_num_steps, self.most or control.most_steps(len(self.chain)))
         self.settings: Tensor = torch.tensor(settings, dtype=torch.float64, device=self.h0.device)
         atol, state = torch.as_tensor(control.atol, dtype=self.h0.dtype, device=self.h0.device), self.h0.shape[-1]
@@ -249,48 +242,6 @@ class TritonRun(KernelRun):
         return reports
 
 
-@dataclass(eq=False)
-class StiffRun(TritonRun):
-    """One solve by rodas5p."""
-
-    @property
-    def width(self) -> int:
-        return max(super().width, units_of(self.h0.shape[1]) ** 2)
-
-    @property
-    def evaluations(self) -> tuple[int, ...]:
-        return (self.stages, self.stages, 1)[: len(self.kernel.programs)]
-
-    def _widths(self, state: int) -> tuple[int, int]:
-        text, matrices = self.text, 2 * state * state
-        forward = (self.stages + 8) * state + matrices + 2 * text.columns
-        back = (3 * self.stages + 10) * state + matrices + 4 * text.columns
-        return text.forward[0].scratch + forward, text.backward[0].scratch + back
-
-    def _read_method(self) -> None:
-        r"""The method's numbers and the settings.
-
-        table (stages + 1, 2 stages + 2): a, C, c and d of each stage, and last gamma and what a Jacobian costs. columns
-        (stages, 2 stages): for each u where it is added to later stages' places and right sides.
-        """
-        method = self.engine.control.method
-        assert isinstance(method, Rodas5P)
-        self.stages, self.pulled = (stages := len(rodas.NODES)), [*range(stages)]
-        cost = method.attempt_cost(self.chain.segment(0), self.chain.field.state_size)
-        self.used = cost + 1 + stages  # all of a step again, and a derivative along what each stage was solved for
-        a, coupled = (_squared(rows) for rows in (rodas.STAGES, rodas.COUPLINGS))
-        table = np.zeros((stages + 1, 2 * stages + 2))
-        table[:stages] = np.concatenate([a, coupled, np.array([rodas.NODES, rodas.FROM_TIME]).T], 1)
-        table[stages, :2] = rodas.GAMMA, cost - (method.evaluations - 1)
-        columns = np.concatenate([a, coupled]).T.copy()  # row after row in memory
-        self.table, self.columns = (torch.from_numpy(each).to(self.h0.device) for each in (table, columns))
-        self._read_settings()
-
-
-def _squared(rows: Sequence[Sequence[float]]) -> np.ndarray:
-    return np.array([(*row, *[0.0] * (len(rows) - len(row))) for row in rows])
-
-
 @cache
 def recorder(number: int) -> Writer[SolvePasses]:
     """A writer that keeps a program as one of several in a kernel."""
@@ -302,13 +253,13 @@ def _stiff_kernel(
 ) -> TritonSolveKernel | str:
     """The kernel of a field's flow, which `recorder(0)` has read, and of its derivatives; or why there is none."""
     if (units := module.field.state_size) > MOST_UNITS:
-        return f"rodas5p has kernels for GPUs for {MOST_UNITS} units or fewer, and this state has {units}"
+        return f"methods that read Jacobians have kernels for GPUs for {MOST_UNITS} units or fewer, and this state has {units}"
     programs = [flow]
     for number, kind in enumerate((StateJVP, InputJVP)[: 1 + needs.drift], 1):
         programs.append(recorded.program(kind(module.field, module.columns), {"x": needs.x}, dtype, recorder(number)))
     if needs.drift and not programs[2].written.columns:  # what does not read the input does not move with it
         programs.pop()
-    return TritonSolveKernel(programs, stiff_text([program.written for program in programs], dtype), needs.stored)
+    return TritonSolveKernel(programs, solve_text([program.written for program in programs], dtype), needs.stored)
 
 
 def _made(
@@ -318,23 +269,20 @@ def _made(
     kernel = _stiff_kernel(module, dtype, needs, program, recorder) if needs.implicit else explicit
     if isinstance(kernel, str):
         return kernel
-    # To finer rounding, too; one that takes methods that are programs is compared with each of them later as it is.
-    finer = [replace(needs, stored=None)] if needs.stored else []
-    for each in finer if kernel.by_program else [needs, *finer]:
-        if why := disagreement(replace(kernel, stored=each.stored), module, dtype, each, *_dopri5(kernel, module, dtype)):
+    # It is compared with each method later, as it is; and here to finer rounding.
+    if needs.stored:
+        finer = replace(needs, stored=None)
+        if why := disagreement(replace(kernel, stored=None), module, dtype, finer, *_method(module, needs, dtype)):
             return why
     return kernel
 
 
-def _dopri5(
-    kernel: TritonSolveKernel, module: FlowModule, dtype: torch.dtype
-) -> tuple[EmbeddedMethod, WrittenMethod] | tuple[None, None]:
-    """A method and its program, by which a kernel that takes programs is compared."""
-    if not kernel.by_program:
-        return None, None
-    written = method_of(TRITON, ADAPTIVE_METHODS["dopri5"], module.field.state_size, dtype, wait=True)
+def _method(module: FlowModule, needs: SolveNeeds, dtype: torch.dtype) -> tuple[EmbeddedMethod, WrittenMethod]:
+    """A method and its program, by which a kernel is compared."""
+    method = ADAPTIVE_METHODS["rodas5p" if needs.implicit else "dopri5"]
+    written = method_of(TRITON, method, module.field.state_size, dtype, wait=True)
     assert not isinstance(written, str)
-    return ADAPTIVE_METHODS["dopri5"], written
+    return method, written
 
 
 def _writers(module: FlowModule, needs: SolveNeeds, dtype: torch.dtype) -> Sequence[Writer[Any]]:

@@ -16,12 +16,15 @@ import ctrnn
 import discretize
 from discretize import Euler, ExponentialEuler
 from discretize.kernels import sequences
+from discretize.kernels.cpp.methods import method_of
 from discretize.kernels.record.functions import FUNCTIONS as OF_CPU
 from discretize.kernels.record.program import FlowModule, InputJVP, StateJVP, StepModule, program_of
 from discretize.kernels.triton import kernels
 from discretize.kernels.triton.functions import FUNCTIONS, preamble
-from discretize.kernels.triton.solve_writing import solve_writer, stiff_text
+from discretize.kernels.triton.methods import TRITON
+from discretize.kernels.triton.solve_writing import solve_text, solve_writer, with_method
 from discretize.kernels.triton.solves import recorder
+from discretize.solvers.adaptive import ADAPTIVE_METHODS
 from discretize.steps.along import HeldProblem
 
 FIELDS = {name: lambda make=make: make(3, 5) for name, make in NAMED_FIELDS.items()}
@@ -35,7 +38,22 @@ OTHERS = {
 }
 # All that the text may use of Triton's language.
 LANGUAGE = {
-    *("abs", "arange", "ceil", "constexpr", "cos", "debug_barrier", "dot", "erf", "exp", "float32", "float64", "floor", "full"),
+    *(
+        "abs",
+        "arange",
+        "broadcast_to",
+        "ceil",
+        "constexpr",
+        "cos",
+        "debug_barrier",
+        "dot",
+        "erf",
+        "exp",
+        "float32",
+        "float64",
+        "floor",
+        "full",
+    ),
     *("int32", "int64", "join", "load", "log", "max", "max_contiguous", "maximum", "philox", "program_id", "sin", "split"),
     *("sqrt", "store", "sum", "uint32", "where", "zeros"),
 }
@@ -52,13 +70,16 @@ def test_the_text_is_python_of_known_names(name):
 def test_the_text_of_solves_is_python_of_known_names(name):
     field = (FIELDS | OTHERS)[name]().double()
     columns = field.project(torch.zeros(1, field.input_size)).shape[-1]
-    check_names(program_of(FlowModule(field, columns), {"x": True}, torch.float64, solve_writer(torch.float64)).written.text)
+    flow = program_of(FlowModule(field, columns), {"x": True}, torch.float64, solve_writer(torch.float64)).written
     programs = [
         program_of(kind(field, columns), {"x": True}, torch.float64, recorder(number)).written
         for number, kind in enumerate([FlowModule, StateJVP, InputJVP])
     ]
-    for count in {2, 3 if programs[2].columns else 2}:  # by the stiff method, of inputs that are held, and of those that move
-        check_names(stiff_text(programs[:count], torch.float64).text)
+    # By a stiff method, of inputs that are held, and of those that move.
+    stiff = [solve_text(programs[:count], torch.float64) for count in {2, 3 if programs[2].columns else 2}]
+    for text, method in ((flow, "dopri5"), *((text, "rodas5p") for text in stiff)):
+        written = method_of(TRITON, ADAPTIVE_METHODS[method], field.state_size, torch.float64, wait=True)
+        check_names(with_method(text, written.kernel.text, written.calls.end or 0, written.kernel.reads_start).text)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -5,7 +5,7 @@ import os
 import pytest
 import torch
 from own_fields import Lorenz, Own
-from own_methods import METHODS
+from own_methods import METHODS, STIFF
 
 import ctrnn
 from discretize import SRA1, Euler
@@ -13,13 +13,13 @@ from discretize.kernels.cpp.methods import method_of
 from discretize.kernels.record.program import FlowModule, InputJVP, StateJVP, StepModule, program_of
 from discretize.kernels.triton import kernels, shapes
 from discretize.kernels.triton.methods import TRITON
-from discretize.kernels.triton.solve_writing import solve_writer, stiff_text, with_method
+from discretize.kernels.triton.solve_writing import SolveText, solve_text, solve_writer, with_method
 from discretize.kernels.triton.solves import recorder
 from discretize.noise.increments import KeyedIncrements
-from discretize.solvers.pairs import EXPLICIT_PAIRS
+from discretize.solvers.adaptive import ADAPTIVE_METHODS
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION is unset")]
-DOUBLES = ("lengths", "shares", "rates", "speeds", "table", "settings", "columns", "steps", "numbers", "first_steps")
+DOUBLES = ("lengths", "shares", "rates", "speeds", "table", "settings", "steps", "numbers", "first_steps")
 COUNTS = ("pieces", "places", "limits", "counts", "edges", "steps_before")
 STORED = ("projected", "x", "hs", "kept", "of_hs")  # and matrices: what may lie in half precision
 HELD = {"TERMS": 1, "CHEBYSHEV": False, "SPEEDS": 0}
@@ -53,31 +53,44 @@ def compiles(text, real, stored, constants, whole, names=("forward", "backward")
 
 
 OF_SEQUENCES = ("time", "batch", "substeps", "inputs", "x_time", "kept_step", "dt_time", "dt_batch")
-NUMBERS = ("batch", "segments", "stages", "room", "of_segment", "of_sample", "width", "used", "pulled", "first", "many")
+NUMBERS = ("batch", "segments", "room", "of_segment", "of_sample", "width", "first", "many")
 TYPES = [(torch.float32, "fp32", "fp32"), (torch.float32, "fp32", "bf16"), (torch.float64, "fp64", "fp64")]
+
+
+def solving(text: SolveText, method, units, dtype):
+    """The text of a field with a method's."""
+    written = method_of(TRITON, method, units, dtype, wait=True)
+    return with_method(text, written.kernel.text, written.calls.end or 0, written.kernel.reads_start).text
 
 
 @pytest.mark.parametrize(("dtype", "real", "stored"), TYPES)
 def test_solves_compile(dtype, real, stored):
-    def whole(program, method, units):
-        written = method_of(TRITON, method, units, dtype, wait=True)
-        return with_method(program.written, written.kernel.text, written.calls.end or 0, written.kernel.reads_start).text
-
     gated = ctrnn.gated(3, 5, dtype=dtype), 10
     for (field, columns), how in ((gated, HELD), (gated, CURVED), ((Lorenz().to(dtype), 1), HELD)):
-        program = program_of(FlowModule(field, columns), {"x": True}, dtype, solve_writer(dtype))
-        for method in (EXPLICIT_PAIRS["dopri5"], METHODS["Relaxed"]):
-            compiles(whole(program, method, field.state_size), real, stored, how, NUMBERS)
+        text = program_of(FlowModule(field, columns), {"x": True}, dtype, solve_writer(dtype)).written
+        for method in (ADAPTIVE_METHODS["dopri5"], METHODS["Relaxed"]):
+            compiles(solving(text, method, field.state_size, dtype), real, stored, how, NUMBERS)
+
+
+def stiff(units, dtype, moves):
+    """The text of a field for methods that read its Jacobian, along an input that moves or is held."""
+    kinds, field = [FlowModule, StateJVP, InputJVP][: 2 + moves], ctrnn.gated(3, units, dtype=dtype)
+    read = [program_of(kind(field, 2 * units), {"x": True}, dtype, recorder(k)).written for k, kind in enumerate(kinds)]
+    return solve_text(read, dtype)
 
 
 @pytest.mark.parametrize("units", [1, 3, 5, 32])
 @pytest.mark.parametrize(("dtype", "real", "stored"), TYPES)
 def test_stiff_solves_compile(dtype, real, stored, units):
-    field = ctrnn.gated(3, units, dtype=dtype)
     for how in (HELD, STRAIGHT, CURVED) if units < 32 else (STRAIGHT,):
-        kinds = [FlowModule, StateJVP, InputJVP][: 2 if how is HELD else 3]
-        read = [program_of(kind(field, 2 * units), {"x": True}, dtype, recorder(k)).written for k, kind in enumerate(kinds)]
-        compiles(stiff_text(read, dtype).text, real, stored, how, NUMBERS)
+        text = solving(stiff(units, dtype, how is not HELD), ADAPTIVE_METHODS["rodas5p"], units, dtype)
+        compiles(text, real, stored, how, NUMBERS)
+
+
+@pytest.mark.parametrize("name", STIFF)
+def test_methods_given_as_code_that_read_jacobians_compile(name):
+    text = solving(stiff(3, torch.float32, True), STIFF[name], 3, torch.float32)
+    compiles(text, "fp32", "fp32", CURVED, NUMBERS)
 
 
 FEW = ("forward_few", "backward_few")

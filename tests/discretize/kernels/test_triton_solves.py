@@ -19,9 +19,8 @@ from discretize import Checkpointed, SolverError, integrate
 from discretize.kernels.triton import kernels
 from discretize.kernels.triton import solves as solve_run
 from discretize.kernels.triton.functions import preamble
-from discretize.kernels.triton.rosenbrock import ELIMINATION, units_of
+from discretize.kernels.triton.matrices import MATRICES, units_of
 from discretize.kernels.triton.shapes import many
-from discretize.kernels.triton.solves import plan_triton
 
 SAME = 1e-9  # the same steps, sums in another order; tanh and powers by other formulas
 TIGHT = {"rtol": 1e-6, "atol": 1e-6}
@@ -90,6 +89,7 @@ def of_three_units(method, dtype=torch.float64, units=3, path=ctrnn.LinearPath, 
         0.5 * normal(2, units, dtype=dtype).requires_grad_(),
         torch.arange(3.0),
     )
+    ts = torch.arange(4.0) if path is ctrnn.HeldPath else ts
     how = {"method": method, "rtol": 1e-2, "atol": 1e-2, "counted": dtype == torch.float64} | how
     return solve(ctrnn.gated(2, units, dtype=dtype), lambda x: (path(x, ts), None), x, h0, ts, **how)
 
@@ -124,6 +124,26 @@ def test_tensors_of_a_method_are_read_at_each_call():
         a = torch.tensor([[0.0, 0.0], [c, 0.0]], dtype=torch.float64)
         b = torch.tensor([1 - 1 / (2 * c), 1 / (2 * c)], dtype=torch.float64)
         agree("triton", of_three_units(TableByHand(a, b, b - torch.tensor([1.0, 0.0], dtype=torch.float64), 2)), SAME)
+
+
+# Ros2 reads the derivative by the time, and a solution in the right side of another; AnyMatrix multiplies with a Jacobian that
+# is held for what it is; Sdirk2 solves what it is given by calls one after the other.
+@pytest.mark.slow
+@pytest.mark.parametrize("path", [ctrnn.HeldPath, ctrnn.LinearPath], ids=lambda path: path.__name__)
+@pytest.mark.parametrize("name", STIFF)
+def test_a_method_given_as_code_that_reads_jacobians_takes_the_steps_of_torch(name, path):
+    agree("triton", of_three_units(STIFF[name], path=path), SAME)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["rodas5p", STIFF["Ros2"], STIFF["AnyMatrix"]], ids=str)
+@pytest.mark.parametrize("path", [ctrnn.HeldPath, ctrnn.HermitePath], ids=lambda path: path.__name__)
+def test_jacobians_on_a_clock_are_those_by_the_time_of_the_segment(method, path):
+    clock = ctrnn.SmoothWarp(2.0, torch.tensor([0.3, 0.1]), torch.tensor([-0.2, 0.15]))
+    x, h0, ts = normal(3, 2, 2).requires_grad_(), 0.5 * normal(2, 3), torch.arange(3.0 + (path is ctrnn.HeldPath))
+    field = ctrnn.gated(2, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
+    along = lambda x: (ctrnn.WarpedPath(path(x, ts), clock), clock.speed)  # noqa: E731
+    agree("triton", solve(field, along, x, h0, method=method, rtol=1e-2, atol=1e-2), SAME)
 
 
 @pytest.mark.parametrize("method", ["dopri5", pytest.param("rodas5p", marks=pytest.mark.slow)])
@@ -202,8 +222,8 @@ def both_ways(m, order, v, w, batch, SIZE: tl.constexpr, UNITS: tl.constexpr, RO
     rows = tl.arange(0, ROWS).to(tl.int64)[:, None]
     inside = rows < batch
     factored(m + rows * SIZE * SIZE, order + rows * SIZE, inside, SIZE, UNITS)
-    solved(m + rows * SIZE * SIZE, order + rows * SIZE, v + rows * SIZE, inside, SIZE, UNITS, False)
-    solved(m + rows * SIZE * SIZE, order + rows * SIZE, w + rows * SIZE, inside, SIZE, UNITS, True)
+    solved(m + rows * SIZE * SIZE, order + rows * SIZE, v + rows * SIZE, v + rows * SIZE, inside, SIZE, UNITS, False)
+    solved(m + rows * SIZE * SIZE, order + rows * SIZE, w + rows * SIZE, w + rows * SIZE, inside, SIZE, UNITS, True)
 """
     m, right = normal(6, size, size), normal(6, size)
     m[0] = torch.eye(size).roll(1, 0) * torch.linspace(1, 2, size)  # no pivot on the diagonal
@@ -212,7 +232,7 @@ def both_ways(m, order, v, w, batch, SIZE: tl.constexpr, UNITS: tl.constexpr, RO
     m[3] = torch.nan
     found = [m.clone(), torch.zeros(6, size), right.clone(), right.clone()]
     sizes = {"SIZE": size, "UNITS": units_of(size)}
-    kernels.launch(preamble(torch.float64) + ELIMINATION + text, "both_ways", right, many(size), (*found, len(m)), sizes)
+    kernels.launch(preamble(torch.float64) + MATRICES + text, "both_ways", right, many(size), (*found, len(m)), sizes)
     whole = [0, 1, 4, 5]
     for mine, matrix in ((found[2], m), (found[3], m.mT)):
         assert_close(mine[whole], torch.linalg.solve(matrix[whole], right[whole]), rtol=1e-9, atol=0)  # conditions below 1e4
@@ -297,23 +317,6 @@ def test_times_move_states_in_half_precision_and_solves_that_fail_keep_their_dty
 
 
 def test_what_is_not_taken_says_why(subtests):
-    field, path, h0 = Own(), ctrnn.HeldPath(normal(2, 2, 3)), torch.zeros(2, 10, requires_grad=True)
-    cases = {
-        "Ros2() has no kernel on GPUs": {"method": STIFF["Ros2"], "rtol": 1e-2, "atol": 1e-2},
-    }
-    for why, settings in cases.items():
-        with subtests.test(why):
-            whys, run = [], plan_triton
-
-            def noted(*call, run=run, whys=whys):
-                whys.append(run(*call))
-                return whys[-1]
-
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr("discretize.kernels.triton.solves.plan_triton", noted)
-                solved = integrate(field, path, h0, torch.arange(3.0), **TIGHT | settings)
-            assert solved.stats["engine"] != "triton"
-            assert why in whys[0]
     with subtests.test("wide"):
         field = ctrnn.gated(3, 33)
         solved = integrate(field, ctrnn.HeldPath(normal(2, 2, 3)), torch.zeros(2, 33), torch.arange(3.0), method="rodas5p")
