@@ -3,6 +3,7 @@
 import gc
 import math
 import os
+import shutil
 import sys
 from functools import partial
 from itertools import islice
@@ -24,11 +25,13 @@ def pytest_configure(config):
     config.pluginmanager.register(covering)
     # Processes that tests start wait for one another in vain where each takes all cores for small products.
     os.environ.setdefault("OMP_NUM_THREADS", str(THREADS))
-    # The same kernels, built in a third of the time; the long tests have them as users do. Workers are given the variable.
+    # The same kernels, built in a third of the time, of which linking by the default linker would be a tenth; the long tests have
+    # them as users do. Workers are given the variable.
     if config.option.markexpr == "not slow":
         settings.load_profile("every day")
     if config.option.markexpr == "not slow" and not hasattr(config, "workerinput"):
-        os.environ["CTRNN_CXXFLAGS"] = f"-O0 {os.environ.get('CTRNN_CXXFLAGS', '')}".strip()
+        quick = "-O0 -fuse-ld=gold" if shutil.which("ld.gold") else "-O0"
+        os.environ["CTRNN_CXXFLAGS"] = f"{quick} {os.environ.get('CTRNN_CXXFLAGS', '')}".strip()
 
 
 def pytest_make_parametrize_id(val, argname):

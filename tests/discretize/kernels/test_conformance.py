@@ -330,8 +330,9 @@ def test_solves_by_every_method_given_as_code(name, method):
 
 @engines
 def test_stiff_solves(engine):
-    # Four seconds are those of four libraries. Other inputs are read by the slow test below.
-    check_solve(engine, Soft(), "smooth clock" if engine == "compiled" else "held", "rodas5p")
+    # Three seconds are those of four libraries. Other inputs are read by the slow test below, by twice as many steps.
+    inputs, how = ("smooth clock", {"rtol": 1e-4, "atol": 1e-4}) if engine == "compiled" else ("held", {})
+    check_solve(engine, Soft(), inputs, "rodas5p", **how)
 
 
 @slow

@@ -24,6 +24,7 @@ pytestmark = [
 ]
 TWICE = {"dtype": torch.float64}
 COARSE = {"rtol": 1e-3, "atol": 1e-3}
+WIDE = {"rtol": 1e-2, "atol": 1e-2}  # a third of the steps, each of which takes torch milliseconds
 TS = torch.tensor([0.0, 0.4, 1.1, 1.5], **TWICE)
 SMOOTH = ctrnn.SmoothWarp(1.5, torch.tensor([0.3, 0.1]), torch.tensor([-0.2, 0.15]))
 
@@ -61,7 +62,7 @@ def check(method, own=None, inputs="linear", batch=5, dtype=torch.float64, allow
 @pytest.mark.parametrize("name", ["Ros2", "AnyMatrix", "Sdirk2"])
 def test_a_method_that_solves_with_jacobians_takes_the_steps_of_torch(name):
     # A text of the method each; the seconds of the first are those of the field's derivatives, too.
-    check(STIFF[name])
+    check(STIFF[name], **WIDE)
 
 
 @pytest.mark.slow
@@ -76,7 +77,7 @@ def test_every_method_that_solves_with_jacobians_along_every_input(name, inputs)
 def test_gradients_to_times_go_through_no_jacobian_that_is_held():
     times = moved(normal(4, 3, 3)).requires_grad_()
     with kernels_for_all("compiled"):
-        solved = integrate(gated(), ctrnn.LinearPath(normal(4, 3, 3), times), normal(3, 7), times, method=AnyMatrix(), **COARSE)
+        solved = integrate(gated(), ctrnn.LinearPath(normal(4, 3, 3), times), normal(3, 7), times, method=AnyMatrix(), **WIDE)
     assert "gradients to times are wanted" in solved.stats["engine_why"]
     for method in (Ros2(), STIFF["Sdirk2"]):
         assert calls_of(method, 7, torch.float64).scales

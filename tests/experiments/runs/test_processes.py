@@ -78,7 +78,7 @@ def in_precision(batch, dtype):
     return replace(batch, **kept)
 
 
-def weights_after(name, precision, processes=ALONE, steps=20):
+def weights_after(name, precision, processes=ALONE, steps=10):
     task, field, integrator, *words = RUNS[name]
     chosen = configuration_from_words(task, field, integrator, [*words, "batch=7", "hidden=6", "clip=0.5", "threads=1"])
     with torch_defaults(1, PRECISIONS[precision]):
@@ -153,7 +153,7 @@ def in_two_processes():
 # Two processes that import torch, and the compiler that its DistributedDataParallel loads: some three seconds each.
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("name", RUNS)
-def test_two_processes_have_the_weights_of_one_after_twenty_steps(name, precision):
+def test_two_processes_have_the_weights_of_one_after_ten_steps(name, precision):
     (first, _), (second, _) = in_two_processes()
     if name == "counts":
         task = configuration_from_words(*RUNS[name][:3], RUNS[name][3:]).task
