@@ -47,6 +47,7 @@ __all__ = [
     "recurrent_balanced_",
     "recurrent_normal_",
     "slow_decay_",
+    "uniform_gates_",
 ]
 
 M = TypeVar("M", bound=nn.Module | Tensor)
@@ -58,6 +59,7 @@ LONGEST = 2**24
 MOST = 2**53
 # Rates of 1/T beyond are as this one: 1 - e^(-1/T) must stay below 1 in float64.
 FASTEST = 30.0
+BELOW_1 = math.nextafter(1.0, 0.0)
 # The largest P(T = k) log 2/(1/log k - 1/log(k + 1)), but for the constant that normalizes P, is 1.0089, at k = 15: see `_slow`.
 ENVELOPE = 1.01
 
@@ -284,6 +286,42 @@ def inverse_gamma_(module: M, shape: float = 0.56, scale: float = 1.0, *, genera
         return -1 / torch.expm1(-rates.clamp(max=FASTEST))
 
     return _initialize(module, draw)
+
+
+@answered
+def uniform_gates_(module: M, least: float | None = None, *, generator: torch.Generator | None = None) -> M:
+    r"""Do as `chrono_` for gates that start uniform on (least, 1 - least): no time scale is expected, and none left out.
+
+        sigma(b) = u,  b = -log(1/u - 1)          forgetting times 1/u from 1/(1 - least) to 1/least, half of them below 2
+
+    A forget gate is 1 - u, which has the same law. The times have the density 1/T^2 but for a constant, and for a small `least`
+    the mean log(1/least): of most units, short ones.
+
+    Args:    module: as for `chrono_`, or a bias, as for `gate_bias_`; least: above 0 and below 1/2, 1/units of each layer, or
+             1/entries of a bias, if not given; generator.
+    Returns: the module, or the bias.
+    Raises:  as `chrono_` and `gate_bias_`; ValueError for a `least` that is none, and where it is not given for layers of fewer
+             than three gates, as where one serves all units.
+    Source:  Gu, Gulcehre, Paine, Hoffman and Pascanu 2020, "Improving the gating mechanism of recurrent neural networks".
+    """
+    checks.is_generator(generator)
+    smallest = None if least is None else checks.positive_number("least", least)
+    if smallest is not None and smallest >= 0.5:
+        raise ValueError(f"`least` must be above 0 and below 1/2, got {least:g}: gates are drawn between it and 1 - least.")
+
+    def draw(n: int) -> Tensor:
+        if smallest is None and n < 3:
+            raise ValueError(
+                f"`module` has {n} gate{'s' * (n != 1)} in a layer, or entries, and between 1/{n} and 1 - 1/{n} is nothing to "
+                "draw from; give `least`, such as 1/units."
+            )
+        low = smallest or 1 / n
+        return 1 / _uniform(low, 1 - low, generator)(n)
+
+    if isinstance(module, Tensor):
+        _fill(module, draw)
+        return module
+    return _initialize(module, draw, BELOW_1, "`uniform_gates_` sets rates up to 1, and such are not")
 
 
 @torch.no_grad()

@@ -14,6 +14,7 @@ r"""Builds fields by name, as the experiments train them, and initializes them.
     chrono      gate biases for times T uniform on [t_min, t_max]; for leaky alpha = 1/T        sec. 2, eq. (16)
     slow-decay  the same for times of a law of slow decay, which expects no time                footnote 7, corrected
     inverse-gamma the same for times of an inverse-gamma law                                    Mahto and others 2021
+    uniform-gates the same for gates uniform on (1/hidden, 1 - 1/hidden)                        Gu and others 2020
     constant    gate biases for the rate alpha, that at which leaky starts without chrono       Ohno and Kumagai 2021, sec. VI
     and recurrent weights normal, with standard deviation recurrent_gain/sqrt(hidden), if that is given
 
@@ -73,8 +74,8 @@ def check_rates(name: str, settings: FieldSettings) -> None:
 class FieldSettings(Checked):
     r"""Sets the size of a field and its initial weights.
 
-    Args:    hidden: units; init: "standard", "chrono", "slow-decay", "inverse-gamma" or "constant"; t_max, t_min: the times that
-             chrono expects, in samples; t_max also the longest that slow-decay draws, None for that of
+    Args:    hidden: units; init: "standard", "chrono", "slow-decay", "inverse-gamma", "uniform-gates" or "constant"; t_max,
+             t_min: the times that chrono expects, in samples; t_max also the longest that slow-decay draws, None for that of
              `ctrnn.init.slow_decay_`; alpha: rate at which leaky starts without chrono, and gates with "constant"; exponent: r
              of the fields with a power decay; exponents: "fixed", or where learning starts from it "learned", one r for all
              units, or "per-unit"; one_alpha: whether leaky has one alpha for all units; recurrent_gain: of normal recurrent
@@ -87,7 +88,7 @@ class FieldSettings(Checked):
     """
 
     hidden: Annotated[int, Bounds(most=MOST_UNITS)] = 64
-    init: Literal["standard", "chrono", "slow-decay", "inverse-gamma", "constant"] = "standard"
+    init: Literal["standard", "chrono", "slow-decay", "inverse-gamma", "uniform-gates", "constant"] = "standard"
     t_max: float | None = None
     t_min: float = 2.0
     alpha: float = 0.1
@@ -126,6 +127,8 @@ class FieldSettings(Checked):
             raise ValueError("`init` is chrono, which needs `t_max`, the longest time to be remembered, in samples.")
         if self.init == "slow-decay" and self.t_max is not None and self.t_max > ctrnn.init.MOST:
             raise ValueError(f"`t_max` must be at most 2^53 for `init` slow-decay, whose times are whole, got {self.t_max:g}.")
+        if self.init == "uniform-gates" and self.hidden < 3:
+            raise ValueError(f"`init` is uniform-gates, from 1/hidden to 1 - 1/hidden, which needs 3 units, got {self.hidden}.")
 
 
 class _Weights(TypedDict):
@@ -255,7 +258,7 @@ LEAKY = ("leaky", "leaky-power", "leaky-power-autograd")
 WITH_A_POWER = ("leaky-power", "leaky-power-autograd", "gated-power", "gru-power", "lstm-power")
 UNBOUNDED = ("gated-softplus", "gated-exponential")  # rates, of all others of ours below 1
 STARTED = ("leaky", "leaky-power")  # with their time scales already, but for
-BY_LAW = ("slow-decay", "inverse-gamma")
+BY_LAW = ("slow-decay", "inverse-gamma", "uniform-gates")
 WITH_A_NONLINEARITY = ("plain", "leaky", "additive")
 RADIUS = 1.5  # of recurrent weights under Dale's law
 
@@ -325,6 +328,8 @@ def _set_time_scales(name: str, field: ctrnn.VectorField, settings: FieldSetting
             ctrnn.init.slow_decay_(field, generator=generator, **longest)
         elif settings.init == "inverse-gamma":
             ctrnn.init.inverse_gamma_(field, generator=generator)
+        elif settings.init == "uniform-gates":
+            ctrnn.init.uniform_gates_(field, 1 / settings.hidden, generator=generator)
         elif settings.init == "chrono" and settings.t_max is not None:
             ctrnn.init.chrono_(field, settings.t_max, t_min=settings.t_min, generator=generator)
         elif settings.init == "constant":

@@ -13,7 +13,7 @@ from torch.testing import assert_close
 
 import ctrnn
 import discretize
-from ctrnn.init import ENVELOPE, LONGEST, chrono_, gate_bias_, inverse_gamma_, slow_decay_
+from ctrnn.init import ENVELOPE, LONGEST, chrono_, gate_bias_, inverse_gamma_, slow_decay_, uniform_gates_
 
 LEAST, MOST = 3.0, 40.0
 
@@ -201,7 +201,7 @@ def test_through_the_softplus_clock_the_discrete_cell_itself_forgets_in_exactly_
     assert_close(field.rate.bias.detach(), torch.tensor([math.log(math.exp(1 / 20) - 1)]), rtol=1e-14, atol=0)
 
 
-@pytest.mark.parametrize("how", [lambda f, **s: chrono_(f, MOST, **s), slow_decay_])
+@pytest.mark.parametrize("how", [lambda f, **s: chrono_(f, MOST, **s), slow_decay_, uniform_gates_])
 def test_a_generator_is_all_the_chance_there_is(how):
     torch.manual_seed(5)
     before = torch.random.get_rng_state()
@@ -312,6 +312,14 @@ GATED, BIAS = ctrnn.gated(3, 5), torch.zeros(3)
         (lambda: inverse_gamma_(GATED, 0.0), ValueError, "`shape` must be"),
         (lambda: inverse_gamma_(GATED, scale=-1.0), ValueError, "`scale` must be"),
         (lambda: inverse_gamma_(GATED, generator=7), TypeError, "`generator` must be a torch.Generator, got int"),
+        (lambda: uniform_gates_(GATED, 0.0), ValueError, "`least` must be positive, got 0.0"),
+        (lambda: uniform_gates_(GATED, 0.5), ValueError, "`least` must be above 0 and below 1/2, got 0.5"),
+        (lambda: uniform_gates_(GATED, generator=7), TypeError, "`generator` must be a torch.Generator, got int"),
+        (lambda: uniform_gates_(ctrnn.gated(3, 5, "global")), ValueError, "`module` has 1 gate in a layer.*give `least`"),
+        (lambda: uniform_gates_(ctrnn.lstm(3, 2)), ValueError, "`module` has 2 gates in a layer.*give `least`"),
+        (lambda: uniform_gates_(ctrnn.lstm(3, 5, bias=False)), ValueError, "without a bias.*make it with bias=True"),
+        (lambda: uniform_gates_(ctrnn.plain(3, 5)), ValueError, "has the fixed rate 1 and no gate"),
+        (lambda: uniform_gates_(BIAS.long()), TypeError, "`bias` must be floating point, got torch.int64"),
         (lambda: slow_decay_(BIAS, largest=1.5), ValueError, r"`largest` must be from 2 to 2\^53"),
         (lambda: slow_decay_(BIAS, largest=2.0**54), ValueError, r"`largest` must be from 2 to 2\^53"),
         (lambda: ctrnn.init.initial_rate_(GATED, 1.0), ValueError, "`alpha` must be strictly between 0 and 1"),
@@ -427,6 +435,45 @@ def test_the_fastest_times_of_an_inverse_gamma_law_have_finite_biases():
     assert bool(gates.bias.isfinite().all())
     assert float(f.min()) == pytest.approx(-30.0, abs=0.1)  # float64 tells 1 - e^-30 from 1 to three digits
     assert_close(i, -f, rtol=1e-14, atol=0)
+
+
+def law_of_times(least):
+    """P(1/u <= t) for u uniform on (least, 1 - least)."""
+    return lambda t: np.clip((1 - least - 1 / t) / (1 - 2 * least), 0, 1)
+
+
+@pytest.mark.parametrize("make", [ctrnn.gated, ctrnn.gru, ctrnn.lstm, nn.LSTM, nn.GRU])
+@pytest.mark.parametrize("least", [None, 0.2])
+def test_uniform_gates_have_the_law_of_their_values_and_of_their_times(make, least):
+    field = uniform_gates_(make(1, 2000, dtype=torch.float64), least, generator=torch.Generator().manual_seed(7))
+    T = ctrnn.timescales(field if isinstance(field, ctrnn.VectorField) else ctrnn.from_torch(field)).detach()[-2000:].numpy()
+    low = least or 1 / 2000
+    assert stats.kstest(1 / T, stats.uniform(low, 1 - 2 * low).cdf).pvalue > 1e-3
+    assert stats.kstest(T, law_of_times(low)).pvalue > 1e-3
+    assert T.min() >= (1 - 1e-12) / (1 - low)
+    assert T.max() <= (1 + 1e-12) / low
+
+
+def test_a_forget_gate_starts_uniform_its_input_gate_at_what_it_leaves_and_all_else_stays():
+    field = ctrnn.lstm(3, 1000)
+    before = state_of(field)
+    assert uniform_gates_(field, generator=torch.Generator().manual_seed(8)) is field
+    assert changed(before, field) == {"gates.bias"}
+    i, f, g, o = field.gates.bias.detach().chunk(4)
+    assert torch.equal(torch.cat([g, o]), before["gates.bias"][2000:])
+    assert_close(i.sigmoid() + f.sigmoid(), torch.ones(1000), rtol=1e-14, atol=0)
+    assert stats.kstest(torch.sigmoid(f).numpy(), stats.uniform(1e-3, 1 - 2e-3).cdf).pvalue > 1e-3
+
+
+def test_each_layer_has_the_range_of_its_own_units_and_a_bias_that_of_its_entries():
+    stack = uniform_gates_(ctrnn.Stack([ctrnn.gated(2, 3), ctrnn.gated(3, 400)]), generator=torch.Generator().manual_seed(9))
+    few, many = (1 / ctrnn.timescales(layer).detach() for layer in stack.fields)
+    assert bool(((few >= 1 / 3 - 1e-9) & (few <= 2 / 3 + 1e-9)).all())
+    assert many.min() < 0.05
+    assert many.max() > 0.95
+    bias = torch.zeros(20, 20)
+    assert uniform_gates_(bias, generator=torch.Generator().manual_seed(10)) is bias
+    assert stats.kstest(bias.sigmoid().numpy().ravel(), stats.uniform(1 / 400, 1 - 2 / 400).cdf).pvalue > 1e-3
 
 
 def test_recurrent_weights_are_normal_and_no_others_are_touched():

@@ -155,6 +155,7 @@ def test_sequences_hear_of_one_another_in_training_and_not_when_evaluated(lstm, 
         ({"init": "slow-decay", "t_max": 4.0}, (2.0, 4.0)),
         ({"init": "constant", "alpha": 0.2}, (5.0, 5.0)),
         ({"init": "inverse-gamma"}, (1.0, math.inf)),
+        ({"init": "uniform-gates"}, (40 / 39, 40.0)),
     ],
 )
 def test_gates_start_as_those_of_the_field_lstm(start, times):

@@ -305,7 +305,16 @@ def test_half_of_the_times_of_an_inverse_gamma_law_are_below_its_median(name):
     assert abs(float((-1 / torch.log1p(-1 / times) < middle).double().mean()) - 0.5) < 5 * 0.5 / math.sqrt(4000)
 
 
-@pytest.mark.parametrize("init", [{"init": "chrono", "t_max": 9.0}, {"init": "slow-decay"}])
+@pytest.mark.parametrize("name", ["leaky", "gated", "gated-global", "lstm"])
+def test_uniform_gates_lie_between_a_share_of_all_units_and_what_it_leaves(name):
+    field = built_field(name, 1, FieldSettings(hidden=500, init="uniform-gates"), generator(0))
+    gates = 1 / ctrnn.timescales(field).detach()[-500:].double().unique()  # a global gate is one number
+    assert bool((gates >= (1 - 1e-4) / 500).all())
+    assert bool((gates <= 1 - (1 - 1e-4) / 500).all())
+    assert len(gates) == 1 or stats.kstest(gates.numpy(), stats.uniform(1 / 500, 1 - 2 / 500).cdf).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("init", [{"init": "chrono", "t_max": 9.0}, {"init": "slow-decay"}, {"init": "uniform-gates"}])
 @pytest.mark.parametrize("name", TIMELESS)
 def test_a_field_without_time_scales_starts_by_no_times(name, init):
     with pytest.raises(UsageError, match=f"the field {name} has no time scale"):
