@@ -5,18 +5,30 @@ import math
 from typing import ClassVar
 
 import fake_studies
+import pandas as pd
 import pytest
 from fake_studies import draws, records_of, tables_of
+from scipy.stats import binom, binomtest
 
 from experiments.reports.spreads import NotEnoughError, number, paired
 from experiments.studies.claims.tallec import chrono_rates
-from experiments.studies.claims.tallec.chrono_rates import AGAIN, CHOICE, JUDGED, ChronoRates, leads, main, rate_of, reached
+from experiments.studies.claims.tallec.chrono_rates import (
+    AGAIN,
+    CHOICE,
+    JUDGED,
+    STARTS,
+    ChronoRates,
+    leads,
+    main,
+    rate_of,
+    reached,
+)
 from experiments.studies.claims.tallec.tried import TriedRates
 from experiments.studies.registry import study_named
 from experiments.studies.results import Results, where
 from experiments.studies.study import Sizes
 
-EVERY = {"every": 50, "held_out": 500, "choosing": 2, "seeds": 5, "again": 0}
+EVERY = {"every": 50, "held_out": 500, "choosing": 2, "seeds": 5, "again": 0, "pairs": 0, "half": 8000}
 
 
 class OneRate(ChronoRates):
@@ -41,7 +53,7 @@ def records(steps, late=(), printed=(), printed_late=()):
     return records_of(OneRate(), "small", measured)
 
 
-SOONER = {(T, start): 1000 if start == "chrono" else 3000 for T in (200, 50) for start in ("chrono", "constant", "standard")}
+SOONER = {(T, start): 1000 if start == "chrono" else 3000 for T in (200, 50) for start in STARTS}
 
 
 def every(start):
@@ -49,7 +61,12 @@ def every(start):
 
 
 def answers(steps, late=(), **printed):
-    return [part.answer for part in OneRate().verdict(Results(records(steps, late, **printed))).parts]
+    """Of chrono's leads; what is asked of uniform gates comes last."""
+    return [part.answer for part in OneRate().verdict(Results(records(steps, late, **printed))).parts][:5]
+
+
+def of_uniform_gates(steps, late=()):
+    return OneRate().verdict(Results(records(SOONER | steps, late))).parts[-1].answer
 
 
 # What is run ---------------------------------------------------------------------------------------------------------------
@@ -60,7 +77,13 @@ def test_seeds_that_choose_are_not_those_that_judge_and_all_runs_end_at_the_erro
     for run in runs:
         settings, point = run.configuration.training, run.point
         assert (settings.goal, settings.batch, settings.optimizer, settings.lr) == (0.01, 50, "rmsprop", point["rate"])
-        assert point["seed"] in (CHOICE, CHOICE + 1, *range(JUDGED, JUDGED + 5)) or (point["T"], point["seed"] // 10) == (200, 30)
+        assert point["seed"] in (CHOICE, CHOICE + 1, *range(JUDGED, JUDGED + 5)) or point["T"] == 200
+        assert settings.steps == 8000 or not 400 <= point["seed"] < 430
+    more = [run.point for run in runs if run.point["seed"] >= 300]
+    assert {(point["start"], point["seed"]) for point in more if point["seed"] >= 400} == {
+        (start, seed) for start in ("chrono", "standard") for seed in range(400, 430)
+    }
+    assert {point["seed"] for point in more if point["seed"] < 400} == {*range(300, 310)}
     chosen = [run.point for run in runs if run.point["seed"] < JUDGED]
     assert len({(point["T"], point["start"], point["rate"]) for point in chosen}) == len(chosen) / 2
 
@@ -123,7 +146,7 @@ def test_runs_that_were_not_there_make_a_lead_no_smaller():
     assert answers(near) == ["no", "yes", "yes", "yes", "no"]
     late = [(200, "standard", JUDGED)]
     said = OneRate().verdict(Results(records({**near, (200, "chrono"): 9000, (200, "constant"): 30_000}, late)))
-    assert [part.answer for part in said.parts] == ["undecided", "yes", "undecided", "yes", "undecided"]
+    assert [part.answer for part in said.parts][:5] == ["undecided", "yes", "undecided", "yes", "undecided"]
     assert answers(SOONER, every("chrono")) == ["undecided", "yes", "undecided", "undecided", "undecided"]
 
 
@@ -141,7 +164,7 @@ def test_more_seeds_are_judged_by_themselves_and_say_how_long_a_lead_they_would_
         found = {"yes": SOONER, "no": SOONER | {(200, "standard"): 1000}}
         for answer, steps in found.items():
             said = OneRate().verdict(Results(records(steps)))
-            assert [part.answer for part in said.parts[5:]] == [answer, "yes"]
+            assert [part.answer for part in said.parts[5:9]] == [answer, "yes", "yes", "no"]
         late = [(200, "standard", 300), (200, "standard", 304)]
         parts = OneRate().verdict(Results(records(SOONER | {(200, "standard"): 1000}, late))).parts
         assert parts[5].answer == "undecided"
@@ -154,6 +177,58 @@ def test_more_seeds_are_judged_by_themselves_and_say_how_long_a_lead_they_would_
         fake_studies._runs.cache_clear()
 
 
+def test_uniform_gates_are_twice_as_soon_as_standard_where_they_are_at_every_t():
+    soon = {(T, "uniform-gates"): 1000 for T in (200, 50)}
+    assert of_uniform_gates(soon) == "yes"
+    assert of_uniform_gates({**soon, (50, "uniform-gates"): 2000}) == "no"
+    assert of_uniform_gates(soon, every("uniform-gates")) == "undecided"
+    assert of_uniform_gates(soon, every("standard")) == "yes"  # and more so, had they been trained to the end
+    assert of_uniform_gates({**soon, (50, "uniform-gates"): 2000}, every("standard")) == "undecided"
+
+
+def pairs(standard_late, chrono_late, seeds=30):
+    """Rows of pairs, in which so many runs of each start, counted from the ends, were not there."""
+    late = {"standard": range(standard_late), "chrono": range(seeds - chrono_late, seeds)}
+    return pd.DataFrame(
+        {"T": 200, "start": start, "seed": 400 + k, "rate": 0.03, "steps": 1000, "late": k in late[start]}
+        for start in late
+        for k in range(seeds)
+    )
+
+
+@pytest.mark.parametrize(
+    ("late", "answer"), [((6, 0), "yes"), ((5, 0), "undecided"), ((0, 6), "no"), ((0, 0), "undecided"), ((15, 2), "yes")]
+)
+def test_a_start_is_there_at_more_seeds_by_those_at_which_it_alone_is(late, answer):
+    (part,) = chrono_rates._oftener(pairs(*late))
+    assert part.answer == answer
+    low, high = binomtest(late[0], sum(late)).proportion_ci() if any(late) else (0, 0)
+    if any(late):
+        assert (part.holds.measured.low + 0.5, part.holds.measured.high + 0.5) == pytest.approx((low, high), abs=1e-9)
+    assert f"alone chrono at {late[0]} and standard at {late[1]}" in part.evidence
+
+
+def test_pairs_at_which_both_starts_fail_or_only_one_is_run_say_nothing():
+    both = pairs(30, 30)
+    assert chrono_rates._oftener(both)[0].answer == "undecided"
+    one_run = both[both["start"] == "standard"].head(1).assign(seed=500, late=True)
+    (part,) = chrono_rates._oftener(pd.concat([pairs(5, 0), one_run]))
+    assert "alone chrono at 5 and standard at 0" in part.evidence
+    assert chrono_rates._oftener(pairs(5, 0).head(0)) == []
+
+
+def test_thirty_pairs_show_a_share_of_a_quarter_in_four_cases_of_five():
+    share = chrono_rates.least_share(30)
+    assert share == pytest.approx(0.25, abs=0.005)
+    assert binom.sf(5, 30, share) == pytest.approx(0.8, abs=1e-9)  # six alone are beyond 1.1/2.1 and five are not
+    assert binom.sf(5, 30, 0.2) == pytest.approx(0.57, abs=0.005)
+
+
+def test_a_table_shows_shares_with_their_exact_intervals():
+    assert chrono_rates.there_in_words(pairs(6, 0).query("start == 'standard'")) == "24 of 30, 0.800 (0.614 to 0.923)"
+    assert chrono_rates.there_in_words(pairs(6, 0).query("start == 'chrono'")) == "30 of 30, 1.000 (0.884 to 1.000)"
+
+
 def parts_of(made):
     return OneRate().verdict(Results(made)).parts
 
@@ -164,7 +239,9 @@ def test_nothing_is_judged_before_a_standard_run_at_its_own_rate():
         OneRate().verdict(Results(early))
     assert "1.00e+03" not in tables_of(OneRate(), Results(early))
     no_constant = [one for one in records(SOONER) if one["point"]["start"] != "constant"]
-    assert [part.answer for part in OneRate().verdict(Results(no_constant)).parts] == ["yes", "yes", "yes", "undecided", "no"]
+    assert [part.answer for part in OneRate().verdict(Results(no_constant)).parts][:5] == ["yes", "yes", "yes", "undecided", "no"]
+    no_uniform = [one for one in records(SOONER) if one["point"]["start"] != "uniform-gates"]
+    assert OneRate().verdict(Results(no_uniform)).parts[5].evidence == "not run yet: uniform-gates at some T"
 
 
 def test_table_and_figure_show_each_start_at_its_own_rate_and_what_was_tried():
@@ -175,4 +252,4 @@ def test_table_and_figure_show_each_start_at_its_own_rate_and_what_was_tried():
     assert "| 200 | chrono | 1020 (1000–1040) | 1020 (1000–1040) | 1020 (1000–1040) | 1020 (1000–1040) | 5 |" in text  # at 1e-3
     rates, own = (draws(figure, results) for figure in OneRate().figures.values())
     assert [axes.get_title("left") for axes in rates.axes] == ["T = 50", "T = 200"]
-    assert sorted(max(line.get_ydata()) for line in own.axes[0].lines) == pytest.approx([1020, 3060, 5660])
+    assert sorted(max(line.get_ydata()) for line in own.axes[0].lines) == pytest.approx([1020, 3060, 3060, 5660])

@@ -3,6 +3,7 @@ r"""Asks whether figure 4 of Tallec and Ollivier 2018 is of its learning rate: e
     choice     4 rates, 2 seeds           the rate with the fewest steps to the error, on average, of each start at each T
     judged     that rate, 5 other seeds   lead = log2(steps of another start / steps of chrono), paired by seeds
     again      that rate, 10 more seeds   the largest T of small: whether any lead is left
+    pairs      that rate, 30 more seeds   there, standard and chrono: how many of each come to the error in half of the steps
     printed    1e-3, the seeds of judged  the largest T, standard and chrono
 
 ctrnn study run chrono-rates --scale small --out DIR             choice
@@ -12,6 +13,7 @@ ctrnn study run chrono-rates --scale small --out DIR             judged, and pri
 
 from __future__ import annotations
 
+import itertools
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,9 +23,11 @@ from typing import ClassVar
 import pandas as pd
 
 from discretize import SequenceModel
+from experiments.reports.shares import exact_share
 from experiments.reports.spreads import NotEnoughError, number, paired
 from experiments.runs.configuration import Configuration, shared_configuration
-from experiments.studies.claims.tallec.fig4 import ERRORS, SOLVED, SPEEDUP, STARTS
+from experiments.studies.claims.tallec import fig4
+from experiments.studies.claims.tallec.fig4 import ERRORS, SOLVED, SPEEDUP
 from experiments.studies.claims.tallec.tried import TriedRates
 from experiments.studies.claims.training import learning_curve, started, steps_in_words
 from experiments.studies.folder import records_in
@@ -34,10 +38,19 @@ from experiments.studies.verdicts import ClaimPart, ClaimVerdict, Compared, Ever
 
 __all__ = ["ChronoRates"]
 
-CHOICE, JUDGED, AGAIN = 100, 200, 300  # the first seeds of each, of which none trained figure 4
+STARTS = (*fig4.STARTS, "uniform-gates")
+NAMES = {"standard": "standard", "constant": "one large bias for all units", "uniform-gates": "uniform gates", "chrono": "it"}
+CHOICE, JUDGED, AGAIN, PAIRS = 100, 200, 300, 400  # the first seeds of each, of which none trained figure 4
 RATES, PRINTED = (3e-3, 1e-2, 3e-2, 1e-1), 1e-3
 BEYOND, BEYOND_AT = 3e-1, (100,)  # tried where the largest was the best
 COUNTS, AT_ALL, SMALLER = math.log2(SPEEDUP), math.log2(1.1), 0.5  # doublings
+TOLD = (
+    ("chrono", "standard"),
+    ("chrono", "constant"),
+    ("chrono", "uniform-gates"),
+    ("uniform-gates", "standard"),
+)  # by more seeds
+OFTENER = 1.1 / 2.1 - 0.5  # of the seeds at which one start alone is there, by a tenth more for one than for the other
 OWN = "own rate"
 LATE = "A run that did not get there counts with the steps that it was given."
 TRIED = TriedRates(Path(__file__).with_suffix(".csv"), "steps")
@@ -50,10 +63,21 @@ def reached(results: Results) -> pd.DataFrame:
     if rows.empty:
         return rows
     parts = [
-        CHOICE if seed < JUDGED else AGAIN if seed >= AGAIN else PRINTED if rate == PRINTED else OWN
+        CHOICE if seed < JUDGED else PRINTED if rate == PRINTED else OWN if seed < AGAIN else AGAIN if seed < PAIRS else PAIRS
         for seed, rate in zip(rows["seed"], rows["rate"], strict=True)
     ]
     return rows.assign(part=parts)
+
+
+def there_in_words(rows: pd.DataFrame) -> str:
+    """Write of how many runs so many are there, and their share with its exact 95 % interval."""
+    there = int((~rows["late"].astype(bool)).sum())
+    return f"{there} of {len(rows)}, {exact_share(there, len(rows)):.3f}"
+
+
+def _steps_there(rows: pd.DataFrame) -> str | None:
+    there = rows[~rows["late"].astype(bool)]
+    return None if there.empty else steps_in_words(there)
 
 
 def of_part(part: object, error: float | None = None) -> Callable[[Results], pd.DataFrame]:
@@ -68,7 +92,7 @@ def of_part(part: object, error: float | None = None) -> Callable[[Results], pd.
 def tried(results: Results) -> pd.DataFrame:
     """Select the steps to the error of the claim at rates that are not a start's own by choice."""
     rows = where(reached(results), error=SOLVED)
-    return rows if rows.empty else rows[~rows["part"].isin((OWN, AGAIN))]
+    return rows if rows.empty else rows[~rows["part"].isin((OWN, AGAIN, PAIRS))]
 
 
 class ChronoRates(Study):
@@ -79,7 +103,19 @@ class ChronoRates(Study):
     minutes: ClassVar = {"smoke": 0.3, "small": 47, "paper": 1300}
     may_diverge = True
     sizes: ClassVar = {
-        "smoke": Sizes(hidden=8, steps={12: 40}, rates=(1e-2,), tried=40, every=10, held_out=100, choosing=1, seeds=1, again=1),
+        "smoke": Sizes(
+            hidden=8,
+            steps={12: 40},
+            rates=(1e-2,),
+            tried=40,
+            every=10,
+            held_out=100,
+            choosing=1,
+            seeds=1,
+            again=1,
+            pairs=1,
+            half=40,
+        ),
         "small": Sizes(
             hidden=64,
             steps={200: 16_000, 150: 8000, 100: 4800, 50: 4800},
@@ -90,6 +126,8 @@ class ChronoRates(Study):
             choosing=2,
             seeds=5,
             again=10,
+            pairs=30,
+            half=8000,
         ),
         "paper": Sizes(
             hidden=128,
@@ -101,6 +139,8 @@ class ChronoRates(Study):
             choosing=2,
             seeds=5,
             again=0,
+            pairs=0,
+            half=10_000,
         ),
     }
     tables = (
@@ -131,6 +171,14 @@ class ChronoRates(Study):
             by={"T": "T", "start": "start", "rate": "rate"},
             columns={**across("error", {f"steps to {error}": error for error in ERRORS}, steps_in_words), "runs": run_count},
             data=of_part(AGAIN),
+            words={rate: f"{rate:g}" for rate in RATES},
+            sort=in_order(None, STARTS, None),
+        ),
+        Table(
+            f"Thirty more seeds of two starts: how many are there, at {SOLVED}, in half of the steps.",
+            by={"T": "T", "start": "start", "rate": "rate"},
+            columns={"there": there_in_words, "steps of these": _steps_there, "runs": run_count},
+            data=of_part(PAIRS, SOLVED),
             words={rate: f"{rate:g}" for rate in RATES},
             sort=in_order(None, STARTS, None),
         ),
@@ -169,10 +217,13 @@ class ChronoRates(Study):
             for seed in judged
             for start in ("chrono", "standard")
         ]
-        return [*_chosen(sizes), *printed, *_judged_points(sizes, [max(sizes.steps)], range(AGAIN, AGAIN + sizes.again))]
+        longest = [max(sizes.steps)]
+        again = _judged_points(sizes, longest, range(AGAIN, AGAIN + sizes.again))
+        pairs = _judged_points(sizes, longest, range(PAIRS, PAIRS + sizes.pairs), ("standard", "chrono"))
+        return [*_chosen(sizes), *printed, *again, *pairs]
 
     def configuration(self, point: Point, sizes: Sizes) -> Configuration:
-        T, most = point["T"], sizes.tried if point["seed"] < JUDGED else math.inf
+        T, most = point["T"], sizes.tried if point["seed"] < JUDGED else sizes.half if point["seed"] >= PAIRS else math.inf
         model = {"field": "lstm", "integrator": "euler", "hidden": sizes.hidden, "alpha": 2 / T, **started(point["start"], T)}
         training = {"steps": min(sizes.steps[T], most), "batch": 50, "goal": SOLVED, "checkpoint_every": 500, "threads": 1}
         looks = {"evaluate_every": sizes.every, "evaluation": sizes.held_out}
@@ -208,6 +259,8 @@ class ChronoRates(Study):
             _always("at every T it is there twice as soon as one large bias for all units", own, Ts, "constant", COUNTS),
             _smaller(own, where(rows, part=PRINTED), Ts[0]),
             *_again(where(rows, part=AGAIN)),
+            _always("at every T uniform gates are there twice as soon as standard", own, Ts, "standard", COUNTS, "uniform-gates"),
+            *_oftener(where(rows, part=PAIRS)),
         ]
         numbers = {
             f"steps, T = {T}, {start}, rate {rate:g}": steps_in_words(same)
@@ -223,9 +276,9 @@ def _chosen(sizes: Sizes) -> Iterator[Point]:
     yield from _judged_points(sizes, sizes.steps, range(JUDGED, JUDGED + sizes.seeds))
 
 
-def _judged_points(sizes: Sizes, Ts: Iterable[int], seeds: Iterable[int]) -> Iterator[Point]:
+def _judged_points(sizes: Sizes, Ts: Iterable[int], seeds: Iterable[int], starts: Sequence[str] = STARTS) -> Iterator[Point]:
     for seed in seeds:
-        for point in grid(T=Ts, start=reversed(STARTS)):
+        for point in grid(T=Ts, start=reversed(starts)):
             if (rate := rate_of(sizes, point["T"], point["start"])) is not None:
                 yield {**point, "rate": rate, "seed": seed}
 
@@ -243,10 +296,10 @@ def rate_of(sizes: Sizes, T: int, start: str) -> float | None:
     return TRIED.best(sizes.hidden, T, start, _rates(sizes, T))
 
 
-def leads(rows: pd.DataFrame, T: int, start: str) -> pd.Series:
-    """Compute by seeds how many doublings sooner than from a start it is there from chrono."""
-    other, chrono = (where(rows, T=T, start=name).set_index("seed")["steps"] for name in (start, "chrono"))
-    return (other / chrono).dropna().map(math.log2)
+def leads(rows: pd.DataFrame, T: int, start: str, sooner: str = "chrono") -> pd.Series:
+    """Compute by seeds how many doublings sooner than from a start it is there from chrono, or another."""
+    other, ours = (where(rows, T=T, start=name).set_index("seed")["steps"] for name in (start, sooner))
+    return (other / ours).dropna().map(math.log2)
 
 
 def _sooner(claim: str, rows: pd.DataFrame, T: int) -> ClaimPart:
@@ -260,19 +313,21 @@ def _sooner(claim: str, rows: pd.DataFrame, T: int) -> ClaimPart:
     return _judged(claim, Compared(paired(lead), COUNTS, printed=False), evidence, where(rows, T=T), "standard")
 
 
-def _always(claim: str, rows: pd.DataFrame, Ts: Sequence[int], start: str, effect: float) -> ClaimPart:
-    found = {T: leads(rows, T, start) for T in Ts}
+def _always(claim: str, rows: pd.DataFrame, Ts: Sequence[int], start: str, effect: float, sooner: str = "chrono") -> ClaimPart:
+    found = {T: leads(rows, T, start, sooner) for T in Ts}
     if any(lead.empty for lead in found.values()):
-        return ClaimPart(claim, None, f"not run yet: {start} at some T")
+        return ClaimPart(claim, None, f"not run yet: {start if sooner == 'chrono' else sooner} at some T")
     each = {f"T = {T}": Compared(paired(lead), effect, printed=False) for T, lead in found.items()}
     times = ", ".join(f"{number(2 ** lead.mean())} times at T = {T}" for T, lead in found.items())
-    return _judged(claim, EveryComparison(each), f"{times}; in doublings", rows, start)
+    return _judged(claim, EveryComparison(each), f"{times}; in doublings", rows, start, sooner)
 
 
-def _judged(claim: str, judged: Compared | EveryComparison, evidence: str, rows: pd.DataFrame, start: str) -> ClaimPart:
+def _judged(
+    claim: str, judged: Compared | EveryComparison, evidence: str, rows: pd.DataFrame, start: str, sooner: str = "chrono"
+) -> ClaimPart:
     """Answer by leads over a start, which are longer than measured where its runs did not come to the error."""
-    late = {name: where(rows, start=name, late=True) for name in (start, "chrono")}
-    if len(late["chrono"]) or (len(late[start]) and judged.answer == "no"):
+    late = {name: where(rows, start=name, late=True) for name in (start, sooner)}
+    if len(late[sooner]) or (len(late[start]) and judged.answer == "no"):
         return ClaimPart(claim, None, f"{evidence}: {judged}, but runs were not there")
     return ClaimPart(claim, judged, evidence)
 
@@ -297,20 +352,49 @@ def _again(rows: pd.DataFrame) -> list[ClaimPart]:
     if rows.empty:
         return []
     T, parts = rows["T"].max(), []
-    for start, named in (("standard", "standard"), ("constant", "one large bias for all units")):
-        claim, lead = (
-            f"at T = {T}, by more seeds, it is there sooner than {named} at all, by a tenth",
-            paired(leads(rows, T, start)),
-        )
+    for sooner, start in TOLD:
+        claim = f"at T = {T}, by more seeds, {NAMES[sooner]} {'is' if sooner == 'chrono' else 'are'} there sooner than "
+        claim, lead = f"{claim}{NAMES[start]} at all, by a tenth", paired(leads(rows, T, start, sooner))
         if lead.count < 2:
-            parts.append(ClaimPart(claim, None, f"not run yet: two more seeds of {start}"))
+            parts.append(ClaimPart(claim, None, f"not run yet: two more seeds of {start if sooner == 'chrono' else sooner}"))
             continue
         shown = number(2 ** (AT_ALL + lead.told_apart()))
         seen = f"a lead of {shown} times is one that {lead.count} seeds show in four cases of five"
         more = "more than " if where(rows, start=start, late=True).size else ""
         evidence = f"{more}{number(2**lead.mean)} times; {seen}; in doublings"
-        parts.append(_judged(claim, Compared(lead, AT_ALL, printed=False), evidence, rows, start))
+        parts.append(_judged(claim, Compared(lead, AT_ALL, printed=False), evidence, rows, start, sooner))
     return parts
+
+
+def _oftener(rows: pd.DataFrame) -> list[ClaimPart]:
+    """Judge, where there are pairs, by those of which one alone is there, whether that is chrono oftener than standard."""
+    if rows.empty:
+        return []
+    T = rows["T"].max()
+    claim = f"at T = {T}, it is there in half of the steps at more seeds than standard, by a tenth"
+    late = rows.pivot(index="seed", columns="start", values="late").reindex(columns=["standard", "chrono"]).dropna().astype(bool)
+    alone = {
+        "chrono": int((late["standard"] & ~late["chrono"]).sum()),
+        "standard": int((late["chrono"] & ~late["standard"]).sum()),
+    }
+    each = ", ".join(f"{start} at {there_in_words(where(rows, start=start))}" for start in ("standard", "chrono"))
+    least = number(least_share(len(late)))
+    seen = (
+        f"were chrono always there, {len(late)} pairs would show in four cases of five that standard is not at {least} of seeds"
+    )
+    evidence = f"{each}; alone chrono at {alone['chrono']} and standard at {alone['standard']}; {seen}"
+    if not any(alone.values()):
+        return [ClaimPart(claim, None, evidence)]
+    share = exact_share(alone["chrono"], sum(alone.values()), 0.5)
+    return [
+        ClaimPart(claim, Compared(share, OFTENER, printed=False), f"{evidence}; the share of these that is chrono's beyond 1/2")
+    ]
+
+
+def least_share(pairs: int, power: float = 0.8) -> float:
+    """Return the share of seeds at which one start must fail, the other never, for so many pairs to show it by themselves."""
+    needed = next(k for k in itertools.count(1) if exact_share(k, k, 0.5).low > OFTENER)
+    return exact_share(0, pairs).share_of(needed, power)
 
 
 def main(folder: Path) -> None:
