@@ -9,7 +9,7 @@ from fake_studies import draws, records_of, tables_of
 from experiments.reports.spreads import NotEnoughError
 from experiments.studies.claims.tallec import unknown_times
 from experiments.studies.claims.tallec.tried import TriedRates
-from experiments.studies.claims.tallec.unknown_times import CHOOSING, JUDGED, RATES, STARTS, judged, main
+from experiments.studies.claims.tallec.unknown_times import AGAIN, CHOOSING, JUDGED, RATES, STARTS, judged, main
 from experiments.studies.registry import study_named
 from experiments.studies.results import Results
 
@@ -31,11 +31,13 @@ def chosen(monkeypatch, tmp_path):
     fake_studies._runs.cache_clear()
 
 
-def measured(steps, best=BEST, late=()):
-    """Runs reach 0.01 where `steps` says, by the best rate, and a little later for each of three seeds; by others never."""
+def measured(steps, best=BEST, late=(), again=0):
+    """Runs reach 0.01 where `steps` says, by the best rate, and a little later for each of three seeds; by others never.
+
+    `again`: how many there are of the seeds that judge too long a time."""
 
     def of(run):
-        if run.point["seed"] >= JUDGED + 3:
+        if run.point["seed"] >= (AGAIN + again if run.point["seed"] >= AGAIN else JUDGED + 3):
             return None
         start, there = run.point["start"], run.point["rate"] == best[run.point["start"]] and run.point["start"] not in late
         reached = steps[start] + 50 * (run.point["seed"] % CHOOSING)
@@ -89,12 +91,15 @@ def test_rates_are_chosen_by_seeds_that_judge_nothing(monkeypatch, chosen, tmp_p
 
 def test_what_is_judged_has_one_rate_and_is_there_once_all_rates_are_tried(chosen):
     points = [run.point for run in STUDY.runs("small")]
-    assert len(points) == 2 * 5 * 5 + 8 * 5
+    assert len(points) == 2 * 5 * 5 + 8 * 5 + 8 * 2
+    assert {(point["start"], point["seed"]) for point in points if point["seed"] >= AGAIN} == {
+        (start, seed) for start in ("chrono", "too-long") for seed in range(300, 308)
+    }
     assert {(point["start"], point["rate"]) for point in points if point["seed"] >= JUDGED} == set(BEST.items())
     lines = chosen.file.read_text().splitlines()
     chosen.write(line.split(",") for line in lines[1:] if "too-short,0.08" not in line)
     assert {point["start"] for point in STUDY.points(STUDY.sizes["small"]) if point["seed"] >= JUDGED} == {*BEST} - {"too-short"}
-    assert len(STUDY.runs("smoke")) == 2 * 5  # one rate needs no choice
+    assert len(STUDY.runs("smoke")) == 2 * 5 + 2  # one rate needs no choice
 
 
 @pytest.mark.parametrize(
@@ -112,6 +117,18 @@ def test_what_is_judged_has_one_rate_and_is_there_once_all_rates_are_tried(chose
 def test_each_part_is_answered_by_how_many_times_as_many_steps_are_taken(changed, answers):
     verdict = STUDY.verdict(results(STEPS | changed))
     assert [part.answer for part in verdict.parts] == answers, verdict.sentence
+
+
+@pytest.mark.parametrize(
+    ("too_long", "late", "answer"),
+    [(400, (), "yes"), (920, (), "undecided"), (1500, (), "no"), (400, ("too-long",), "no"), (400, ("chrono",), "undecided")],
+)
+def test_too_long_a_time_is_judged_by_seeds_of_its_own(too_long, late, answer):
+    records = records_of(STUDY, "small", measured(STEPS | {"chrono": 1000, "too-long": too_long}, late=late, again=3))
+    usual = records_of(STUDY, "small", measured(STEPS))
+    parts = STUDY.verdict(Results([one for one in usual if one["point"]["seed"] < AGAIN] + records[-6:])).parts
+    assert [part.answer for part in parts] == ["yes", "yes", "yes", "yes", answer]
+    assert {one["point"]["seed"] for one in records[-6:]} == {300, 301, 302}
 
 
 def test_runs_that_never_get_there_count_with_the_steps_they_were_given():

@@ -13,6 +13,7 @@ ctrnn study run unknown-times --scale small --out DIR            what is judged
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Mapping
 from functools import partial
@@ -44,17 +45,24 @@ STARTS = {
     "standard": "standard",
 }
 TIMES = {"chrono": 1.0, "too-long": 10.0, "too-short": 0.1}  # what chrono is told, in T
-CHOOSING, JUDGED = 100, 200  # the first of the seeds by which rates are chosen, and of those that judge
+CHOOSING, JUDGED, AGAIN = 100, 200, 300  # the first seeds by which rates are chosen, that judge, that judge too long a time
 RATES = [2e-3, 6e-3, 2e-2, 4e-2, 8e-2]
 TRIED = TriedRates(Path(__file__).with_suffix(".csv"), "error")
-COUNTS = 1.0  # log2 of steps: twice as soon
+COUNTS, AT_ALL = 1.0, math.log2(1.1)  # log2 of steps: twice as soon, and by a tenth
 
 
 @once
 def judged(results: Results) -> pd.DataFrame:
     """Select the rows of the seeds that judge, each start at the rate at which others had the least mean error."""
     rows = results.rows
-    return rows if rows.empty else rows[rows["seed"] >= JUDGED]
+    return rows if rows.empty else rows[(rows["seed"] >= JUDGED) & (rows["seed"] < AGAIN)]
+
+
+@once
+def judged_again(results: Results) -> pd.DataFrame:
+    """Select the rows of the seeds by which chrono is judged that is told too long a time."""
+    rows = results.rows
+    return rows if rows.empty else rows[rows["seed"] >= AGAIN]
 
 
 def tried(results: Results) -> pd.DataFrame:
@@ -86,8 +94,8 @@ class UnknownTimes(Study):
     question, claim, source, prior_work, *resolutions = words_beside(__file__)
     minutes: ClassVar = {"smoke": 0.3, "small": 7, "paper": 5300}
     sizes: ClassVar = {
-        "smoke": Sizes(hidden=8, steps={12: 40}, every=10, held_out=100, rates=[1e-2], seeds=1, choosing=1),
-        "small": Sizes(hidden=32, steps={100: 2000}, every=50, held_out=250, rates=RATES, seeds=8, choosing=2),
+        "smoke": Sizes(hidden=8, steps={12: 40}, every=10, held_out=100, rates=[1e-2], seeds=1, choosing=1, again=1),
+        "small": Sizes(hidden=32, steps={100: 2000}, every=50, held_out=250, rates=RATES, seeds=8, choosing=2, again=8),
         "paper": Sizes(
             hidden=128,
             steps={200: 20_000, 750: 20_000},
@@ -96,6 +104,7 @@ class UnknownTimes(Study):
             rates=[1e-3, 3e-3, 1e-2, 3e-2],
             seeds=5,
             choosing=2,
+            again=0,
         ),
     }
     tables = (
@@ -121,6 +130,19 @@ class UnknownTimes(Study):
             sort=in_order(None, STARTS),
             words=STARTS,
         ),
+        Table(
+            "Eight more seeds of chrono, told T and ten times T.",
+            by={"T": "T", "start": "start"},
+            columns={
+                "rate": first("rate"),
+                **{f"steps to {error}": partial(_steps, error=error) for error in ERRORS},
+                "error at the end": lambda rows: spread(rows.groupby("key")["loss"].last()),
+                "runs": run_count,
+            },
+            data=judged_again,
+            sort=in_order(None, STARTS),
+            words=STARTS,
+        ),
     )
     figures: ClassVar = {
         "curves": Bands(
@@ -140,7 +162,10 @@ class UnknownTimes(Study):
 
     def points(self, sizes: Sizes) -> list[Point]:
         choosing = range(CHOOSING, CHOOSING + sizes.choosing)
-        judging = grid(seed=range(JUDGED, JUDGED + sizes.seeds), T=sizes.steps, start=STARTS)
+        judging = [
+            *grid(seed=range(JUDGED, JUDGED + sizes.seeds), T=sizes.steps, start=STARTS),
+            *grid(seed=range(AGAIN, AGAIN + sizes.again), T=sizes.steps, start=["chrono", "too-long"]),
+        ]
         chosen = [{**at, "rate": TRIED.best(sizes.hidden, at["T"], at["start"], sizes.rates)} for at in judging]
         return [
             *grid(seed=choosing, T=sizes.steps, start=STARTS, rate=sizes.rates),
@@ -169,6 +194,7 @@ class UnknownTimes(Study):
             _part("it learns sooner than from forget biases of 1", found, errors, "standard"),
             _part("it learns sooner than chrono told ten times T", found, errors, "too-long"),
             _part("it learns sooner than chrono told a tenth of T", found, errors, "too-short"),
+            *_too_long(groups(judged_again(results), ["T", "start"])),
         ]
         need_intervals(parts)
         numbers = {
@@ -179,19 +205,33 @@ class UnknownTimes(Study):
         return ClaimVerdict(parts, numbers)
 
 
-def _part(claim: str, found: Mapping[tuple[int, str], pd.DataFrame], errors: Mapping[int, float | None], other: str) -> ClaimPart:
-    """Judge a claim at each T by how far slow decay is from another start, in log2 of steps."""
+def _too_long(found: Mapping[tuple[int, str], pd.DataFrame]) -> list[ClaimPart]:
+    """Judge by more seeds, where both starts have some, whether chrono told too long a time is sooner."""
+    errors = {T: reached(rows) for (T, start), rows in found.items() if start == "chrono" and (T, "too-long") in found}
+    claim = "by more seeds, chrono told ten times T learns sooner at all than told T, by a tenth"
+    return [_part(claim, found, errors, "chrono", "too-long", AT_ALL)] if errors else []
+
+
+def _part(
+    claim: str,
+    found: Mapping[tuple[int, str], pd.DataFrame],
+    errors: Mapping[int, float | None],
+    other: str,
+    start: str = "slow-decay",
+    counts: float = COUNTS,
+) -> ClaimPart:
+    """Judge a claim at each T by how far slow decay, or another start, is from another, in log2 of steps."""
     said, compared, unsure = list[str](), dict[str, Compared](), set[str]()
     for T, error in errors.items():
         if error is None:
             said.append(f"T = {T}, not every run of chrono told T comes to an error of {ERRORS[-1]}")
             continue
-        ours, theirs = found[T, "slow-decay"], found[T, other]
+        ours, theirs = found[T, start], found[T, other]
         steps = [_steps(rows, error) for rows in (ours, theirs)]
-        said.append(f"T = {T}, to an error of {error}: {STARTS['slow-decay']} {steps[0]} steps, {STARTS[other]} {steps[1]}")
+        said.append(f"T = {T}, to an error of {error}: {STARTS[start]} {steps[0]} steps, {STARTS[other]} {steps[1]}")
         apart = difference(speeds(ours, error), speeds(theirs, error))
-        close = other == "chrono"
-        compared[f"log2 of steps at T = {T}"] = Compared(apart, COUNTS if close else -COUNTS, absent=close, printed=False)
+        close = (start, other) == ("slow-decay", "chrono")
+        compared[f"log2 of steps at T = {T}"] = Compared(apart, counts if close else -counts, absent=close, printed=False)
         # A run that did not get there counts as faster than it is.
         unsure |= {answer for rows, answer in ((ours, "yes"), (theirs, "no")) if steps_to(rows, error)["late"].any()}
     evidence = "; ".join(said)
