@@ -62,8 +62,10 @@ def _are_chaotic(rnn: DiscreteRNN, h: Tensor, x: Tensor, spread: float) -> list[
     """Return whether the largest Lyapunov exponent of each is above 0, by more than its error may be."""
     away = torch.randn(h.shape, generator=torch.Generator("cpu").manual_seed(0), dtype=h.dtype, device="cpu").to(h.device)
     near, xs, logs = NEAR * spread, torch.cat([x, x]).expand(BLOCK, -1, -1), list[Tensor]()
+    fresh = near * away / away.norm(dim=1, keepdim=True)
     for _ in range(BLOCKS):
-        away = near * away / away.norm(dim=1, keepdim=True)
+        size = away.norm(dim=1, keepdim=True)
+        away = torch.where(size > 0, near * away / size, fresh)  # one that has vanished begins anew, and counts as log 0
         h, other = rnn(xs, torch.cat([h, h + away])[None])[1][0].chunk(2)
         away = other - h
         logs.append((away.norm(dim=1) / near).log())

@@ -181,6 +181,17 @@ def test_chaos_that_is_the_steps_is_called_chaos():
     assert set(zip(*found.held, strict=True)) == {("chaos", "rest")}
 
 
+def test_a_cycle_in_which_differences_vanish_is_no_chaos():
+    # h <- relu(1 - 2 h), Euler's step of h' = relu(1 - 2 h) - h at dt = 1: 0, 1, 0, ... and at 1 the slope is 0.
+    network = ctrnn.plain(1, 1, nonlinearity="relu").double()
+    with torch.no_grad():
+        network.candidate.weight_x.zero_()
+        network.candidate.weight_h.fill_(-2.0)
+        network.candidate.bias.fill_(1.0)
+    found = looked_at(DiscreteRNN(network), 0.01 * inputs(20, 2, 1))
+    assert set(zip(*found.held, strict=True)) == {("cycle", "rest")}
+
+
 def test_a_step_that_leaves_all_bounds_diverges():
     found = looked_at(DiscreteRNN(Linear(3.0), dt=1.0), torch.ones(100, 2, 1, **TWICE), halvings=2)
     assert found.verdict == "diverges"
