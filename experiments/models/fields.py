@@ -16,6 +16,7 @@ r"""Builds fields by name, as the experiments train them, and initializes them.
     inverse-gamma the same for times of an inverse-gamma law                                    Mahto and others 2021
     uniform-gates the same for gates uniform on (1/hidden, 1 - 1/hidden)                        Gu and others 2020
     constant    gate biases for the rate alpha, that at which leaky starts without chrono       Ohno and Kumagai 2021, sec. VI
+    balanced    recurrent weights as Dale's law starts them, whose signs are free from then on
     and recurrent weights normal, with standard deviation recurrent_gain/sqrt(hidden), if that is given
 
 What is heavy is imported when a field is built, so that names and settings are read at once.
@@ -74,21 +75,21 @@ def check_rates(name: str, settings: FieldSettings) -> None:
 class FieldSettings(Checked):
     r"""Sets the size of a field and its initial weights.
 
-    Args:    hidden: units; init: "standard", "chrono", "slow-decay", "inverse-gamma", "uniform-gates" or "constant"; t_max,
-             t_min: the times that chrono expects, in samples; t_max also the longest that slow-decay draws, None for that of
-             `ctrnn.init.slow_decay_`; alpha: rate at which leaky starts without chrono, and gates with "constant"; exponent: r
-             of the fields with a power decay; exponents: "fixed", or where learning starts from it "learned", one r for all
-             units, or "per-unit"; one_alpha: whether leaky has one alpha for all units; recurrent_gain: of normal recurrent
-             weights, 0.1 in the paper, None for those that the field is made with; nonlinearity: of plain, leaky and additive,
-             None for theirs; dale: the share of units that excite, the others inhibit, with recurrent weights balanced and of
-             the spectral radius recurrent_gain, or 1.5; noise: sigma of dh = field dt + sigma dW, for each unit of the state,
-             per root of a sample; it stays as it is.
+    Args:    hidden: units; init: "standard", "chrono", "slow-decay", "inverse-gamma", "uniform-gates", "constant" or "balanced",
+             whose recurrent weights are under the law of `dale` at the start alone; t_max, t_min: the times that chrono expects, in samples;
+             t_max also the longest that slow-decay draws, None for that of `ctrnn.init.slow_decay_`; alpha: rate at which leaky
+             starts without chrono, and gates with "constant"; exponent: r of the fields with a power decay; exponents: "fixed",
+             or where learning starts from it "learned", one r for all units, or "per-unit"; one_alpha: whether leaky has one
+             alpha for all units; recurrent_gain: of normal recurrent weights, 0.1 in the paper, None for those that the field
+             is made with; nonlinearity: of plain, leaky and additive, None for theirs; dale: the share of units that excite,
+             the others inhibit, with recurrent weights balanced and of the spectral radius recurrent_gain, or 1.5; noise: sigma
+             of dh = field dt + sigma dW, for each unit of the state, per root of a sample; it stays as it is.
     Raises:  ValueError for numbers that make no field.
     Source:  Tallec and Ollivier 2018, secs. 2 and 3; Ohno and Kumagai 2021, eq. (22) and sec. VI, for the last four.
     """
 
     hidden: Annotated[int, Bounds(most=MOST_UNITS)] = 64
-    init: Literal["standard", "chrono", "slow-decay", "inverse-gamma", "uniform-gates", "constant"] = "standard"
+    init: Literal["standard", "chrono", "slow-decay", "inverse-gamma", "uniform-gates", "constant", "balanced"] = "standard"
     t_max: float | None = None
     t_min: float = 2.0
     alpha: float = 0.1
@@ -123,6 +124,8 @@ class FieldSettings(Checked):
             )
         if not 0 <= self.noise <= MOST_NOISE:
             raise ValueError(f"`noise` must be at least 0, and at most {MOST_NOISE:g}, got {self.noise:g}.")
+        if self.init == "balanced" and self.dale is None:
+            raise ValueError("`init` is balanced, which needs `dale`, the share of units that excite at the start, such as 0.8.")
         if self.init == "chrono" and self.t_max is None:
             raise ValueError("`init` is chrono, which needs `t_max`, the longest time to be remembered, in samples.")
         if self.init == "slow-decay" and self.t_max is not None and self.t_max > ctrnn.init.MOST:
@@ -295,20 +298,24 @@ def built_field(
 
 def _under_dales_law(name: str, field: ctrnn.VectorField, settings: FieldSettings, generator: torch.Generator | None) -> None:
     import torch  # noqa: PLC0415
-    from torch.nn.utils.parametrize import register_parametrization  # noqa: PLC0415
+    from torch.nn.utils.parametrize import register_parametrization, remove_parametrizations  # noqa: PLC0415
 
     if name in OWN and name not in WITH_A_NONLINEARITY:
         raise UsageError(f"`dale` is for units whose rates are not negative: of {', '.join(WITH_A_NONLINEARITY)}, not of {name}.")
     signs = torch.ones(settings.hidden)
     signs[round((settings.dale or 0) * settings.hidden) :] = -1
     try:
-        for part in [part for part in field.modules() if "weight_h" in part._parameters]:
+        parts = [part for part in field.modules() if "weight_h" in part._parameters]
+        for part in parts:
             register_parametrization(part, "weight_h", ctrnn.Dale(signs))
         ctrnn.init.recurrent_balanced_(
             field, RADIUS if settings.recurrent_gain is None else settings.recurrent_gain, generator=generator
         )
     except (TypeError, ValueError) as error:
         raise UsageError(f"the field {name} takes no `dale`: {error}") from error
+    if settings.init == "balanced":
+        for part in parts:
+            remove_parametrizations(part, "weight_h")
 
 
 def _with_noise(name: str, field: ctrnn.VectorField, sigma: float) -> ctrnn.VectorField:

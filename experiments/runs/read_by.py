@@ -16,7 +16,9 @@ READ_BY: list[tuple[tuple[str, ...], str, Callable[[Any], bool]]] = [
     (
         ("alpha",),
         "leaky fields that do not start by chrono, and init=constant",
-        lambda run: run.field_settings.init == "constant" or (run.field in LEAKY and run.field_settings.init == "standard"),
+        lambda run: (
+            run.field_settings.init == "constant" or (run.field in LEAKY and run.field_settings.init in ("standard", "balanced"))
+        ),
     ),
     (("one_alpha",), "the field leaky", lambda run: run.field == "leaky"),
     (("exponent",), "fields with a power decay", lambda run: run.field in WITH_A_POWER),

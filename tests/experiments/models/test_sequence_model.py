@@ -224,6 +224,28 @@ def test_balanced_weights_have_a_spectral_radius_of_1_5_where_none_is_asked_for(
     assert radius.item() == pytest.approx(1.5, rel=1e-4)
 
 
+@pytest.mark.parametrize("name", ["plain", "leaky", "additive"])
+def test_balanced_is_the_start_of_dales_law_without_the_law(name):
+    kept, free = (
+        built_field(name, 2, FieldSettings(hidden=30, dale=0.8, init=init), generator(0)) for init in ("standard", "balanced")
+    )
+    for one, other in ((kept.candidate.weight_h, free.candidate.weight_h), (kept.candidate.weight_x, free.candidate.weight_x)):
+        assert_close(one, other, rtol=0, atol=0)
+    rows = free.candidate.weight_h.sum(1)
+    assert_close(rows, torch.zeros_like(rows), rtol=0, atol=1e-4)  # as much excited as inhibited
+    with torch.no_grad():
+        for field in (kept, free):
+            for weight in field.candidate.parameters():
+                weight.sub_(10.0)
+    assert bool((kept.candidate.weight_h[:, :24] >= 0).all())
+    assert bool((free.candidate.weight_h < 0).all())
+
+
+def test_balanced_needs_a_share_of_units_that_excite():
+    with pytest.raises(ValueError, match="`init` is balanced, which needs `dale`"):
+        FieldSettings(init="balanced")
+
+
 def test_noise_of_a_field_is_as_asked_and_is_not_learned():
     field = built_field("gated", 2, FieldSettings(hidden=3, noise=0.2), generator(0))
     x, h = torch.zeros(1, 2), torch.zeros(1, 3)
