@@ -52,6 +52,7 @@ OWN = {
     "ctrnn-steps": "experiments.studies.claims.time_steps.study:TimeSteps",
     "ctrnn-steps-rates": "experiments.studies.claims.time_steps.rates:StepRates",
     "ctrnn-steps-cures": "experiments.studies.claims.time_steps.cures:StepCures",
+    "ctrnn-steps-dale": "experiments.studies.claims.time_steps.dale:DaleSteps",
 }
 STUDIES = Registry("study", "ctrnn.studies", OWN)
 
