@@ -31,7 +31,7 @@ from experiments.seeds import generator
 from experiments.studies.claims.time_steps import measures
 from experiments.studies.claims.time_steps.design import EULER, RHYTHM
 from experiments.studies.claims.time_steps.prediction import predicted_r2
-from experiments.studies.claims.time_steps.tables import LEARNED, how_many, in_words, lost, predicted, spread_of
+from experiments.studies.claims.time_steps.tables import how_many, in_words, learned, lost, predicted, spread_of
 from experiments.studies.claims.training import by_adam, learning_curve
 from experiments.studies.results import Results, where
 from experiments.studies.specs import Bands, Table, across
@@ -134,13 +134,13 @@ class DaleSteps(Study):
     )
     figures: ClassVar = {
         "lost": Bands(
-            "What a network loses under its equation, of R² or of right answers: the mean over seeds, and a band from the least "
-            "to the largest.",
+            "What a network that learned loses under its equation, of R² or of right answers: the mean over seeds, and a band "
+            "from the least to the largest.",
             x="dt",
             y="lost",
             panels=("task", "{}"),
             lines=("units", NAMES),
-            data=compared,
+            data=lambda results: learned(compared(results)),
             x_label="dt/τ",
             y_label="lost",
             x_log=True,
@@ -258,7 +258,7 @@ def _more(rows: pd.DataFrame, column: str, other: str = FREED) -> Spread:
 
 
 def _lost(rows: pd.DataFrame) -> Spread:
-    return _more(rows[rows["own"] >= LEARNED], "lost")
+    return _more(learned(rows), "lost")
 
 
 def _part(claim: str, more: Spread, least: float) -> ClaimPart:

@@ -13,7 +13,7 @@ from experiments.studies.claims.time_steps.design import EULER, RHYTHM, TASKS
 from experiments.studies.results import groups, where
 from experiments.studies.specs import Table, only
 
-__all__ = ["LEARNED", "NAMES", "TABLES", "gone", "how_many", "in_words", "learned", "lost", "resting", "spread_of"]
+__all__ = ["LEARNED", "NAMES", "TABLES", "gone", "how_many", "in_words", "learned", "lost", "predicted", "resting", "spread_of"]
 
 LEARNED = 0.7  # of a score, where a guess is a half, or 0 for R^2
 MOVING = measures.MOVING
