@@ -76,14 +76,15 @@ class FieldSettings(Checked):
     r"""Sets the size of a field and its initial weights.
 
     Args:    hidden: units; init: "standard", "chrono", "slow-decay", "inverse-gamma", "uniform-gates", "constant" or "balanced",
-             whose recurrent weights are under the law of `dale` at the start alone; t_max, t_min: the times that chrono expects, in samples;
-             t_max also the longest that slow-decay draws, None for that of `ctrnn.init.slow_decay_`; alpha: rate at which leaky
-             starts without chrono, and gates with "constant"; exponent: r of the fields with a power decay; exponents: "fixed",
-             or where learning starts from it "learned", one r for all units, or "per-unit"; one_alpha: whether leaky has one
-             alpha for all units; recurrent_gain: of normal recurrent weights, 0.1 in the paper, None for those that the field
-             is made with; nonlinearity: of plain, leaky and additive, None for theirs; dale: the share of units that excite,
-             the others inhibit, with recurrent weights balanced and of the spectral radius recurrent_gain, or 1.5; noise: sigma
-             of dh = field dt + sigma dW, for each unit of the state, per root of a sample; it stays as it is.
+             whose recurrent weights are under the law of `dale` at the start alone; t_max, t_min: the times that chrono
+             expects, in samples; t_max also the longest that slow-decay draws, None for that of `ctrnn.init.slow_decay_`;
+             alpha: rate at which leaky starts without chrono, and gates with "constant"; exponent: r of the fields with a power
+             decay; exponents: "fixed", or where learning starts from it "learned", one r for all units, or "per-unit";
+             one_alpha: whether leaky has one alpha for all units; recurrent_gain: of normal recurrent weights, 0.1 in the
+             paper, None for those that the field is made with; nonlinearity: of plain, leaky and additive, None for theirs;
+             dale: the share of units that excite, the others inhibit, with recurrent weights balanced and of the spectral
+             radius recurrent_gain, or 1.5; noise: sigma of dh = field dt + sigma dW, for each unit of the state, per root of a
+             sample; it stays as it is.
     Raises:  ValueError for numbers that make no field.
     Source:  Tallec and Ollivier 2018, secs. 2 and 3; Ohno and Kumagai 2021, eq. (22) and sec. VI, for the last four.
     """

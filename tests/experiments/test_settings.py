@@ -92,7 +92,10 @@ def test_any_json_is_a_value_of_the_type_or_refused(key, value):
         ("rate=nan", "lr is a number, got 'nan'."),
         ("clip=big", "clip is a number or none, got 'big'."),
         ("steps=none", "steps is a whole number, got 'none'."),
-        ("init=chron", "init is standard or chrono or slow-decay or inverse-gamma or uniform-gates or constant or balanced, got 'chron'."),
+        (
+            "init=chron",
+            "init is standard or chrono or slow-decay or inverse-gamma or uniform-gates or constant or balanced, got 'chron'.",
+        ),
         ("init=chrono", "`init` is chrono, which needs `t_max`"),
         ("hidden=2 init=uniform-gates", "`init` is uniform-gates, from 1/hidden to 1 - 1/hidden, which needs 3 units, got 2."),
     ],
