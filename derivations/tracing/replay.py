@@ -51,13 +51,11 @@ class Replay:
     point: Mapping[Expr, Expr] = field(default_factory=dict)
 
     def __call__(self) -> Replayed:
-        parameters = dict(self.module.named_parameters())
-        values: dict[int, Any] = {
-            id(p): self._tensor(self.system.parameters[name]).reshape(p.shape) for name, p in parameters.items()
-        }
-        values |= {id(b): b.double() if b.is_floating_point() else b for b in self.module.buffers()}
+        parameters, buffers = dict(self.module.named_parameters()), [*self.module.buffers()]
+        values = [self._tensor(self.system.parameters[name]).reshape(p.shape) for name, p in parameters.items()]
+        values += [b.double() if b.is_floating_point() else b for b in buffers]
         with torch.no_grad():
-            answer = copied_with(self.module, values)(*self._arguments())
+            answer = copied_with(self.module, [*parameters.values(), *buffers], values)(*self._arguments())
         computed = self.program.state_of(answer)
         claimed = tuple(self._number(e) for e in self.right)
         terms = tuple(sum(abs(self._number(term)) for term in Add.make_args(e)) for e in self.right)

@@ -29,12 +29,15 @@ from discretize.ensembles.shared import (
     RANDOM_NUMBERS,
     SharedState,
     buffers_of,
+    change_words,
+    check_attached,
     checked_networks,
     overlap,
     parameter_names,
     tensors_of,
 )
 from discretize.kernels.eligibility import is_plain, networks_mapped, transform_reason
+from discretize.kernels.record.guards import attached
 from discretize.kernels.record.recording import copied_with
 from discretize.kernels.shown import read_of_networks
 from discretize.sequences.rnn import DiscreteRNN
@@ -78,7 +81,7 @@ class Ensemble(AnsweredInit, nn.Module):
     def __init__(self, networks: Iterable[nn.Module]) -> None:
         super().__init__()
         modules = checked_networks(networks)
-        self.stacked: nn.Module = copied_with(modules[0], _stacked(modules))
+        self.stacked: nn.Module = copied_with(modules[0], *_stacked(modules))
         self._count = len(modules)
 
     def forward(self, *arguments: object, each: str | Iterable[str] = (), **keywords: object) -> Any:
@@ -235,9 +238,7 @@ class Ensemble(AnsweredInit, nn.Module):
             f"A call of the networks writes into the parameter `{name}`, and they run one by one, or did not end at once; "
             "compute what is used by a parametrization of torch.nn.utils.parametrize, or call the networks in a loop."
             if learned
-            else f"A call of the networks changes `{name}`, and the networks of an ensemble share all that is no parameter or "
-            "buffer: one would go on with what another left there. Keep a tensor in a buffer, "
-            f"`register_buffer({name.rpartition('.')[2]!r}, ...)`, return other things, or call the networks in a loop."
+            else change_words(name)
         )
         self._refused = said if shared.lasting else None
         raise ValueError(said)
@@ -252,7 +253,7 @@ class Ensemble(AnsweredInit, nn.Module):
         if not -len(self) <= k < len(self):
             raise IndexError(f"There are {len(self)} networks, got {k}.")
         weights = tensors_of(self.stacked).values()
-        return copied_with(self.stacked, {id(each): _like(each, each.detach()[k].clone()) for each in weights})
+        return copied_with(self.stacked, weights, [_like(each, each.detach()[k].clone()) for each in weights])
 
     def __iter__(self) -> Iterator[nn.Module]:
         return (self[k] for k in range(len(self)))
@@ -321,7 +322,12 @@ class _Buffers:
     def of_call(self, module: nn.Module, weights: dict[str, Tensor], arguments: object, keywords: Any) -> Any:
         """Return the module's output with these tensors. Raises: ValueError if its code replaces parameters by others."""
         given, places = dict(weights), {name: _place(tensor) for name, tensor in weights.items()}
+        own = {name: attached(tensor) for name, tensor in tensors_of(module).items()}
+        for name, tensor in weights.items():
+            vars(tensor).update(own[name])
         output = functional_call(module, weights, arguments, keywords, tie_weights=False)
+        for name, tensor in given.items():
+            check_attached(name, own[name], attached(tensor))
         self.replaced = {name for name, tensor in weights.items() if tensor is not given[name] or _place(tensor) != places[name]}
         learned = parameter_names(module)
         if wrong := sorted(learned & self.replaced):
@@ -415,13 +421,14 @@ def ensemble(networks: Iterable[nn.Module]) -> Ensemble:
     return Ensemble(networks)
 
 
-def _stacked(modules: list[nn.Module]) -> dict[int, Tensor]:
-    """Stack the tensors of all modules, by the ids of the first module's."""
+def _stacked(modules: list[nn.Module]) -> tuple[list[Tensor], list[Tensor]]:
+    """Return the tensors of the first module, and those of all modules stacked."""
     # In lists: torch asks for one class of the outermost modules, and a parametrization makes a class for each.
     lists = [nn.ModuleList([module]) for module in modules]
     old = dict(itertools.chain(lists[0].named_parameters(), lists[0].named_buffers()))
     parameters, buffers = stack_module_state(lists)
-    return {id(old[name]): _like(old[name], tensor) for name, tensor in (parameters | buffers).items()}
+    stacked = parameters | buffers
+    return [old[name] for name in stacked], [_like(old[name], tensor) for name, tensor in stacked.items()]
 
 
 def _like(old: Tensor, new: Tensor) -> Tensor:

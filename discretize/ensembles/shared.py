@@ -29,9 +29,20 @@ from ctrnn.storage.comparison import overlap as share_memory
 from discretize.ensembles.values import CachedResults, RandomNumbers, ResultsCache, TensorBits, compared, copied
 from discretize.kernels.eligibility import is_plain
 from discretize.kernels.record.attributes import LIBRARIES, PLAIN, Attributes, attributes_of, stays_as_is
+from discretize.kernels.record.guards import attached
 from discretize.kernels.record.watched import is_installed
 
-__all__ = ["RANDOM_NUMBERS", "SharedState", "buffers_of", "checked_networks", "overlap", "parameter_names", "tensors_of"]
+__all__ = [
+    "RANDOM_NUMBERS",
+    "SharedState",
+    "buffers_of",
+    "change_words",
+    "check_attached",
+    "checked_networks",
+    "overlap",
+    "parameter_names",
+    "tensors_of",
+]
 
 LEFT_OUT = (frozenset(vars(nn.Module())) - {"training"}) | NOTES | {"dt_given"}  # torch's, and what a module notes of its calls
 TABLES = ("_parameters", "_buffers", "_modules", *HOOKS)
@@ -65,12 +76,15 @@ def buffers_of(module: nn.Module, name: str) -> dict[str, Tensor | None]:
 
 
 def _attributes(module: nn.Module) -> Iterator[tuple[str, str, Any]]:
-    """Yield what the parts keep beside parameters and buffers, hooks too: (part, key, value)."""
+    """Yield what the parts keep beside parameters and buffers, hooks too, and what these keep: (part, key, value)."""
     for name, part in module.named_modules():
         kept = vars(part)
         yield from [(name, key, kept[key]) for key in kept if key not in LEFT_OUT]
         for key in HOOKS:
             yield from ((name, f"{key}[{k}]", hook) for k, hook in enumerate(kept[key].values()))
+        for key, tensor in itertools.chain(part._parameters.items(), part._buffers.items()):
+            if tensor is not None:
+                yield from ((name, f"{key}.{own}", value) for own, value in attached(tensor).items())
 
 
 def _kept_in(module: nn.Module, value: object) -> Attributes | str:
@@ -78,6 +92,22 @@ def _kept_in(module: nn.Module, value: object) -> Attributes | str:
     names = {id(part): f"part {name}" for name, part in module.named_modules()}
     names |= {id(tensor): name for name, tensor in tensors_of(module).items()}
     return attributes_of([value], most=float("inf"), names=names)
+
+
+def change_words(name: str) -> str:
+    """Say that a call has changed what networks share."""
+    return (
+        f"A call of the networks changes `{name}`, and the networks of an ensemble share all that is no parameter or "
+        "buffer: one would go on with what another left there. Keep a tensor in a buffer, "
+        f"`register_buffer({name.rpartition('.')[2]!r}, ...)`, return other things, or call the networks in a loop."
+    )
+
+
+def check_attached(name: str, before: dict[str, Any], after: dict[str, Any]) -> None:
+    """Raise ValueError if a call has set another attribute on the tensor of that name."""
+    for key in {**before, **after}:
+        if key not in before or key not in after or before[key] is not after[key]:
+            raise ValueError(change_words(f"{name}.{key}"))
 
 
 def overlap(one: Tensor, other: Tensor) -> bool:

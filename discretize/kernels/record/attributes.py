@@ -39,7 +39,7 @@ from torch import Tensor, nn
 
 from ctrnn.own_code import HOOKS, contents_of, is_of_ours
 from discretize import compat
-from discretize.kernels.record.guards import OF_CLASS, OF_FUNCTIONS, Guards, is_plain, layout
+from discretize.kernels.record.guards import OF_CLASS, OF_FUNCTIONS, Guards, attached, is_plain, layout
 from discretize.kernels.record.sources import PACKAGES
 from discretize.kernels.record.watched import is_installed, refused, unwatched
 
@@ -245,6 +245,9 @@ class _Walk:
             self._by_id(tensor)
             self.guards.value(partial(_numbers, tensor))
             self.values.append(_numbers(tensor))
+        self.guards.mapping(vars(tensor))
+        if own := attached(tensor):  # which copies share, tensors too
+            self._items(own, False)
 
     def _module(self, module: nn.Module, copied: bool) -> None:
         if any(vars(module)[name] for name in HOOKS):
@@ -382,8 +385,8 @@ class _BesideTensors(_WhatShows):
             super().visit(value, copied)
 
     def _tensor(self, tensor: Tensor, copied: bool) -> None:
-        if attached := getattr(tensor, "__dict__", {}):
-            self._items(attached, copied)
+        if own := attached(tensor):
+            self._items(own, copied)
 
 
 def beside_tensors(value: object) -> list[Any]:

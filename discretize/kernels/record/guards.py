@@ -19,7 +19,7 @@ from types import FunctionType, MappingProxyType
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from discretize import compat
 
@@ -29,6 +29,7 @@ __all__ = [
     "Guards",
     "UnchangedClasses",
     "Unwritten",
+    "attached",
     "counts_writes",
     "dict_of",
     "is_plain",
@@ -38,6 +39,7 @@ __all__ = [
 COPYING = ("__reduce__", "__reduce_ex__", "__getstate__", "__getnewargs__", "__getnewargs_ex__", "__getattribute__")
 OF_CLASS = attrgetter("__mro__")
 OF_FUNCTIONS = tuple(map(attrgetter, ("__code__", "__defaults__", "__kwdefaults__")))
+OF_TORCH = "_is_param", "_dynamo", "_fake_device"  # begin names of what torch notes on tensors
 WRITTEN_IN_PYTHON = 1 << 9  # or at least in memory of its own: Py_TPFLAGS_HEAPTYPE
 
 
@@ -248,6 +250,19 @@ def layout(tensor: Tensor) -> tuple[Any, ...]:
     """Return all that code can know of a tensor but its numbers."""
     strides = tensor.stride() if tensor.layout == torch.strided else tensor.layout
     return type(tensor), tensor.shape, strides, tensor.dtype, tensor.device, tensor.requires_grad
+
+
+def attached(tensor: Tensor) -> dict[str, Any]:
+    """Return the attributes that someone has set on a tensor, as in `weight.scale = 2`; those that torch sets aside."""
+    own, kind = vars(tensor), type(tensor)
+    return {name: own[name] for name in own if not (name.startswith(OF_TORCH) or _is_noted_by(kind, name))} if own else {}
+
+
+def _is_noted_by(kind: type, name: str) -> bool:
+    """Return whether tensors of a class of torch's own, as those without values, have an attribute of that name themselves."""
+    if kind in (Tensor, nn.Parameter) or not kind.__module__.startswith("torch."):
+        return False
+    return hasattr(kind, name) or name in kind.__annotations__ or "_memo" in name
 
 
 def is_plain(value: object) -> bool:

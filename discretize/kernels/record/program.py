@@ -219,7 +219,7 @@ def weights_of(module: nn.Module) -> list[Tensor]:
 
 def with_weights(module: Module, weights: Sequence[Tensor]) -> Module:
     """A copy of a module with those in place of `weights_of` it."""
-    return copied_with(module, {id(old): new for old, new in zip(weights_of(module), weights, strict=True)})
+    return copied_with(module, weights_of(module), weights)
 
 
 @full_collections_postponed()

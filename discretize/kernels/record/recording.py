@@ -14,7 +14,7 @@ import os
 import re
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
@@ -29,6 +29,7 @@ from torch.fx import Graph, GraphModule, Interpreter, Node
 
 from ctrnn.rewriting import Rewritten
 from discretize import compat
+from discretize.kernels.record.guards import attached
 from discretize.solvers.tableaus import is_for_one
 
 __all__ = [
@@ -318,13 +319,20 @@ def in_the_users_words(error: Exception) -> str:
     return said if isinstance(error, ValueError) else f"its code cannot be read{line}: {type(error).__name__}: {said}"
 
 
-def copied_with(module: Module, values: Mapping[int, Tensor]) -> Module:
-    """The module with other tensors in place of its own, by their ids, wherever it keeps them."""
+def copied_with(
+    module: Module, tensors: Iterable[Tensor], others: Iterable[Tensor], shared: Mapping[int, Any] | None = None
+) -> Module:
+    """The module with other tensors in place of its own, wherever it keeps them; `shared`: as for `as_function`."""
     # Not torch.func.functional_call: it misses parameters that a module also keeps in a dict of its own.
+    visited = dict(shared or {})
+    for old, new in zip(tensors, others, strict=True):
+        visited[id(old)] = new
+        if new is not old:
+            vars(new).update(attached(old))
     for parameter in module.parameters():
-        if id(parameter) in values:
-            values[id(parameter)]._is_param = True  # by which torch knows them, `get_parameter` too
-    return copy.deepcopy(module, dict(values))
+        if not isinstance(visited.get(id(parameter), parameter), nn.Parameter):
+            visited[id(parameter)]._is_param = True  # by which torch knows them, `get_parameter` too
+    return copy.deepcopy(module, visited)
 
 
 def results_kept(module: nn.Module) -> dict[int, Tensor]:
@@ -342,7 +350,7 @@ def as_function(module: nn.Module, shared: Mapping[int, Any] | None = None) -> C
     same = {**{key: value for key, value in visited.items() if isinstance(value, Tensor)}, **(shared or {})}
 
     def called(weights: Any, arguments: tuple[object, ...]) -> Any:
-        return copied_with(module, {**same, **{id(old): new for old, new in zip(tensors, weights, strict=True)}})(*arguments)
+        return copied_with(module, tensors, weights, same)(*arguments)
 
     return called
 

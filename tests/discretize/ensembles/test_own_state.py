@@ -569,6 +569,53 @@ def test_what_an_executor_of_ones_own_counts_is_refused_by_name():
         ensemble([Keeps(None, submits_and_counts, False) for _ in range(2)])(torch.randn(5, 3))
 
 
+class Flagged(nn.Linear):
+    """A layer that reads, and changes, what is set on its weight and its buffer."""
+
+    def __init__(self, of_weight=2.0, change=lambda weight: None):
+        super().__init__(3, 3)
+        self.register_buffer("mask", torch.ones(3))
+        self.weight.factor, self.mask.factors, self.change = of_weight, [3.0], change
+
+    def forward(self, x):
+        self.change(self.weight)
+        return super().forward(x) * getattr(self.weight, "factor", 1.0) * self.mask * getattr(self.mask, "factors", [1.0])[0]
+
+
+def test_attributes_of_weights_and_buffers_come_along():
+    networks, x = [Flagged() for _ in range(2)], torch.randn(5, 3)
+    many = ensemble(networks)
+    for _ in range(2):
+        assert_close(many(x), torch.stack([network(x) for network in networks]))
+        assert_close(many[1](x), networks[1](x))
+        many.stacked.weight.factor = networks[0].weight.factor = networks[1].weight.factor = 5.0
+    with pytest.raises(ValueError, match=r"differs from `networks\[0\]` in `weight.factor`: it is 4.0"):
+        ensemble([Flagged(), Flagged(4.0)])
+
+
+def sets_another(weight):
+    weight.factor = 7.0
+
+
+def sets_a_new_one(weight):
+    weight.calls = 1
+
+
+def appends_to_one(weight):
+    weight.log.append(1)
+
+
+@pytest.mark.parametrize("change", [sets_another, sets_a_new_one, appends_to_one])
+def test_a_call_that_changes_attributes_of_a_weight_is_refused_by_name(change):
+    networks = [Flagged(change=change) for _ in range(2)]
+    for network in networks:
+        network.weight.log = []
+    many = ensemble(networks)
+    for _ in range(2):
+        with pytest.raises(ValueError, match=r"A call of the networks changes `weight.(factor|calls|log)`"):
+            many(torch.randn(5, 3))
+
+
 @functools.cache
 def cached_offsets(size):
     return [float(k) for k in range(size)]

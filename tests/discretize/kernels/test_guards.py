@@ -197,6 +197,8 @@ WRITES = {
     "a set in a tuple": lambda f: f.nested[0].add("c"),
     "a shape": lambda f: setattr(f, "tensor", torch.ones(3)),
     "the order of numbers in memory": lambda f: setattr(f, "tensor", torch.ones(4, 2)[::2]),
+    "an attribute of a weight": lambda f: setattr(f.weight, "scale", 2.0),
+    "an attribute of a buffer": lambda f: setattr(f.mask, "scale", 2.0),
     "tying": lambda f: setattr(f, "other", f.weight),
 }
 OF_CLASSES = {

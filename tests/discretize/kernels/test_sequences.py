@@ -170,6 +170,11 @@ def counting(field, h):
     return -h
 
 
+def counting_on_a_weight(field, h):
+    field.scale._calls = getattr(field.scale, "_calls", 0) + 1
+    return -h
+
+
 REFUSED = {
     lambda f, h: -h if h.sum() > 0 else h: r"branches on the values of tensors \(.*test_sequences.py, line",
     lambda f, h: -h if h.shape[0] == 1 else -2 * h: "treats a sample alone otherwise than among others|of the size of the batch",
@@ -178,6 +183,7 @@ REFUSED = {
     lambda f, h: torch.sort(h, -1).values - h: "uses sort, and no kernel is written for it: File .*torch.sort",
     lambda f, h: (-h.float()).double(): "uses _to_copy, and it computes in float32: File .*test_sequences.py",
     counting: "its code changes what the field keeps",
+    counting_on_a_weight: "its code changes what the field keeps",
     lambda f, h: h.new_zeros(len(h), 10) - h: r"a number of the size of the batch \(.*test_sequences.py, line .*len",
     lambda f, h: h.flip(0): "it takes some of the samples, or puts others beside them: File .*test_sequences.py",
     lambda f, h: f.of_state.weight.data.mul_(1.0).sum() * h: "or what the field keeps: File .*test_sequences.py.*mul_",
@@ -205,6 +211,30 @@ class Keeping(Own):
         h.new_zeros(0)  # of no samples, and nothing reads it
         hidden = torch.tanh(linear(h) * linear.weight.diagonal()) * self.constant * torch.arange(10) / 10
         return torch.where(self.seen, hidden, -h * self.kept["a"]) + 0.1 * (self.of_state(h[..., :5]) + projected)
+
+
+TABLE = torch.ones(10, dtype=torch.float64)
+
+
+class Attached(Own):
+    """A field that reads what is set on its tensors, and on a global one."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("whole", torch.ones(10, dtype=torch.float64))
+
+    def flow(self, projected, h):
+        scales = [getattr(each, "factor", 1.0) for each in (self.scale, self.whole, TABLE)]
+        return -h * self.scale * scales[0] * self.whole * scales[1] * TABLE * scales[2]
+
+
+@pytest.mark.parametrize("name", ["scale", "whole", "table"])
+@pytest.mark.parametrize("value", [0.5, torch.tensor(0.5, dtype=torch.float64)], ids=["number", "tensor"])
+def test_attributes_of_tensors_are_read(name, value, monkeypatch):
+    field = Attached()
+    is_right(field)
+    monkeypatch.setattr(TABLE if name == "table" else getattr(field, name), "factor", value, raising=False)
+    is_right(field)
 
 
 FACTOR, SLOPE, SHARE = 1.0, 1.0, ContextVar("SHARE", default=1.0)
