@@ -127,7 +127,7 @@ class SolveNeeds:
         implicit, past = method.implicit, chain.past is not None
         x = torch.is_grad_enabled() if past else projected.requires_grad  # of one kernel for all blocks
         by_code = past or _by_code(method, chain.field)
-        return cls(x, implicit, implicit and not chain.path.steady, projected.device, stored, by_code)
+        return cls(x, implicit, implicit and (past or not chain.path.steady), projected.device, stored, by_code)
 
 
 def _by_code(method: EmbeddedMethod, field: VectorField) -> bool:
@@ -208,8 +208,8 @@ def plan_by(how: SolveEngine, request: SolveRequest, fused: Fused) -> SolvePlan 
     """Find the kernel that is written for a field's code, or why there is none."""
     chain, h0, engine, stored = request.chain, request.h0, request.engine, request.stored
     why = tracing_reason() or no_kernel(chain) or how.reason(h0) or _no_program(how, engine.control.method, h0)
-    if why is None and isinstance(chain.driven.path, PastPath) and (engine.control.method.implicit or not how.reads_past):
-        why = f"fields with delays have no kernel {f'by {engine.control.method!r}' if how.reads_past else 'on GPUs'}"
+    if why is None and isinstance(chain.driven.path, PastPath) and not how.reads_past:
+        why = "fields with delays have no kernel on GPUs"
     if why is None and engine.control.method.implicit and declares_jacobian(chain.field):
         why = "a field's own `jacobian`, or its `bandwidths`, are for steps in torch"
     if why:

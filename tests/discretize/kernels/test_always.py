@@ -30,7 +30,7 @@ class Ranked(ctrnn.VectorField):
 
 class Late(ctrnn.DelayedField):
     def __init__(self):
-        super().__init__(3, 3, delays=1.0)
+        super().__init__(3, 3, delays=[lambda t: 1 + 0 * t])
 
     def flow(self, projected, h, past):
         return projected - past[0]
@@ -51,7 +51,7 @@ DOORS = {
     "integrate, fixed": lambda: solved(Ranked(), method="rk4", **ALWAYS),
     "integrate, a function": lambda: integrate(lambda t, h: -h.sort(-1).values, None, torch.ones(2, 3), TS, **ALWAYS),
     "integrate, Adjoint": lambda: solved(ctrnn.gated(3, 3), gradient=discretize.Adjoint(), **ALWAYS),
-    "integrate, delays": lambda: solved(Late(), method="rodas5p", **ALWAYS),
+    "integrate, delays": lambda: solved(Late(), **ALWAYS),
     "Layers": lambda: discretize.Layers([[DiscreteRNN(Ranked(), **ALWAYS)]])(XS),
     "SequenceModel": lambda: discretize.SequenceModel(DiscreteRNN(Ranked(), **ALWAYS), 1)(XS),
     "ensemble": lambda: discretize.ensemble([DiscreteRNN(Ranked(), **ALWAYS) for _ in range(2)])(XS),

@@ -55,7 +55,7 @@ class DerivativesBack {
 
     void pull_drift(std::size_t rows) {
         for (std::size_t m = 0; m < rows; ++m) fill(from_drift[m], n.state, real(0));
-        if (!solve.given.share) return;
+        if (!solve.input_moves()) return;
         InTime& t = *in_time;
         t.evaluator.evaluate(0, rows, t.h.at.data(), t.kept.at.data(), t.to.at.data());
         for (std::size_t m = 0; m < rows; ++m) {
@@ -112,7 +112,7 @@ class DerivativesBack {
         const std::size_t rows = on->size();
         for (std::size_t m = 0; m < rows; ++m) {
             const TakenStep& taken = (*on)[m];
-            if (!solve.given.share) continue;
+            if (!solve.input_moves()) continue;
             const real* x = input(m);
             solve.rise(taken.step.segment, taken.sample, taken.step.tau, at_start.rise());
             at_start.differentiate_in_time(m, x, taken.h);

@@ -223,7 +223,7 @@ class Stages {
         if (slot.differentiated) return;
         const real* x = field.at(slot.segment, slot.sample, slot.tau);
         stiff->differentiate(s, x, h[s]);
-        if (solve.given.share) {
+        if (solve.input_moves()) {
             solve.rise(slot.segment, slot.sample, slot.tau, stiff->rise());
             stiff->differentiate_in_time(s, x, h[s]);
         }

@@ -140,13 +140,13 @@ Shares polynomial_rates(std::size_t terms, double z, double rate) {
     return to;
 }
 
-// Of a state of the past: the nodes of the piece and where their cotangents go on the way back, their weights there, and how fast these
-// change as time goes by.
+// Of a state of the past: the nodes of the piece and where their cotangents go on the way back, their weights there, and the first and
+// second derivatives of these by the time.
 constexpr std::size_t NODES = 6;
 struct Seen {
     const real* nodes;
     real* of_nodes;
-    std::array<real, NODES> weights, rates;
+    std::array<real, NODES> weights, rates, bends;
 };
 
 struct Step {
@@ -243,12 +243,15 @@ struct Solve {
         for (std::size_t d = 0; d < given.terms; ++d)
             give_sample(piece(segment, sample) + d, sample, shares[d], of, of_projected);
     }
-    // How fast the projected input changes; and its cotangent, to its rows.
+    // How fast the projected input and the past change; and the cotangent, to the rows of the input, the nodes and the delays.
     void rise(std::size_t segment, std::size_t sample, double tau, real* to) const {
-        sum_up(segment, sample, rates(segment, sample, tau), to);
+        if (given.share) sum_up(segment, sample, rates(segment, sample, tau), to);
+        else fill(to, columns, real(0));
+        if (given.past) read_past(segment, sample, tau, to + columns, &Seen::rates);
     }
     void give_rise(std::size_t segment, std::size_t sample, double tau, const real* of, real* of_projected) const {
-        give_rows(segment, sample, rates(segment, sample, tau), of, of_projected);
+        if (given.share) give_rows(segment, sample, rates(segment, sample, tau), of, of_projected);
+        if (given.past) give_past(segment, sample, tau, of + columns, &Seen::rates, &Seen::bends);
     }
     // The cotangent of the projected input at a time, to its rows.
     void give(std::size_t segment, std::size_t sample, double tau, const real* of, real* of_projected) const {
@@ -286,31 +289,36 @@ struct Solve {
     // A piece some time after its begin.
     Seen weighed(const real* nodes, real* of_nodes, double since, double length) const {
         const double whole = length > 0 ? length : 1.0, share = since / whole;
-        Seen found{nodes, of_nodes, {}, {}};
+        Seen found{nodes, of_nodes, {}, {}, {}};
         for (std::size_t k = 0; k < NODES; ++k) {
-            double value = 0, rate = 0;  // Horner's scheme, of the polynomial and its derivative
+            double value = 0, rate = 0, bend = 0;  // Horner's scheme, of the polynomial, its derivative and half of that of this
             for (std::size_t power = NODES; power-- > 0;) {
+#if IMPLICIT
+                bend = bend * share + rate;
+#endif
                 rate = rate * share + value;
                 value = value * share + given.past->powers[power * NODES + k];
             }
-            found.weights[k] = real(value), found.rates[k] = real(rate / whole);
+            found.weights[k] = real(value), found.rates[k] = real(rate / whole), found.bends[k] = real(2 * bend / (whole * whole));
         }
         return found;
     }
-    // All states of the past, with room beyond for a vector.
-    void read_past(std::size_t segment, std::size_t sample, double tau, real* to) const {
+    using Weights = std::array<real, NODES> Seen::*;
+    // All states of the past, or with other weights their derivatives, with room beyond for a vector.
+    void read_past(std::size_t segment, std::size_t sample, double tau, real* to, Weights weights = &Seen::weights) const {
         const std::size_t width = model.width;
         for (std::size_t lag = 0; lag < given.past->lags; ++lag, to += width) {
             const Seen there = seen(lag, segment, sample, tau);
             for (std::size_t i = 0; i < width; i += LANES) {
-                vec state = there.weights[0] * load(there.nodes + i, width - i);
-                for (std::size_t k = 1; k < NODES; ++k) state += there.weights[k] * load(there.nodes + k * width + i, width - i);
+                vec state = (there.*weights)[0] * load(there.nodes + i, width - i);
+                for (std::size_t k = 1; k < NODES; ++k) state += (there.*weights)[k] * load(there.nodes + k * width + i, width - i);
                 store(to + i, state);
             }
         }
     }
-    // Their cotangents, to the nodes and the delays.
-    void give_past(std::size_t segment, std::size_t sample, double tau, const real* of) const {
+    // Their cotangents, to the nodes and the delays; `rates`: derivatives of the weights by the time.
+    void give_past(std::size_t segment, std::size_t sample, double tau, const real* of, Weights weights = &Seen::weights,
+                   Weights rates = &Seen::rates) const {
         const CtrnnPast& past = *given.past;
         const std::size_t width = model.width;
         for (std::size_t lag = 0; lag < past.lags; ++lag, of += width) {
@@ -322,11 +330,11 @@ struct Solve {
                 for (std::size_t i = 0; i < width; i += LANES) {
                     const std::size_t left = smaller(width - i, LANES);
                     const vec by = load(of + i, left);
-                    const vec sum = load(to + k * width + i, left) + there.weights[k] * by;
+                    const vec sum = load(to + k * width + i, left) + (there.*weights)[k] * by;
                     std::memcpy(to + k * width + i, &sum, left * sizeof(real));
                     total += load(there.nodes + k * width + i, left) * by;
                 }
-                for (std::size_t lane = 0; lane < LANES; ++lane) later += double(there.rates[k] * total[lane]);
+                for (std::size_t lane = 0; lane < LANES; ++lane) later += double((there.*rates)[k] * total[lane]);
             }
             past.of_delays[lag * given.batch + sample] -= later;
         }
@@ -380,7 +388,8 @@ struct Solve {
 
     void copy_state(const real* from, real* to) const { std::memcpy(to, from, model.width * sizeof(real)); }
 
-    bool moves() const { return given.share || given.speed_terms; }
+    bool input_moves() const { return given.share || given.past; }
+    bool moves() const { return input_moves() || given.speed_terms; }
     void give_sample(std::size_t piece, std::size_t sample, real share, const real* of, real* of_projected) const {
         real* to = of_projected + (piece * given.batch + sample) * columns;
         for (std::size_t i = 0; i < columns; ++i) to[i] += share * of[i];
