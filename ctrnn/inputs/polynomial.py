@@ -22,7 +22,7 @@ from ctrnn.inputs.path import Data, MappedPath, Path, across
 from ctrnn.inputs.samples import SampledPath, ends_of, rows_of
 from ctrnn.own_code import computes_as
 
-__all__ = ["MOST_TERMS", "PolynomialPath", "coefficients", "nodes", "polynomial_of", "terms_needed"]
+__all__ = ["MOST_TERMS", "PolynomialPath", "coefficients", "gives", "nodes", "polynomial_of", "terms_needed"]
 
 MOST_TERMS = 32  # from here on a piece is not taken for a polynomial
 SPARE = 2  # coefficients beyond the last that matters, by which a polynomial is known
@@ -89,6 +89,15 @@ def polynomial_of(path: Path) -> HeldPath | LinearPath | PolynomialPath | str:
         return terms
     polynomial = coefficients(_values(path, terms))
     return (HeldPath if terms == 1 else PolynomialPath).unchecked(polynomial.flatten(0, 1), path.knots)
+
+
+def gives(polynomial: Path, path: Path) -> bool:
+    """Return whether a polynomial of a path gives it to rounding between the nodes that it was made of, too."""
+    with torch.no_grad():
+        expected = _values(path, MOST_TERMS + 1)
+        off = (_values(polynomial, MOST_TERMS + 1) - expected).abs().amax(1)
+        allowed = checks.time_on(_rounding(path), off.device)[:, None, None] * expected.abs().amax((0, 1))
+        return bool((off <= allowed).all())
 
 
 def nodes(terms: int) -> Tensor:

@@ -30,7 +30,8 @@ from discretize.kernels.eligibility import HALF, Fused
 from discretize.settings import Settings
 from discretize.solvers.equation import driven_in, times_within
 from discretize.solvers.fixed import FixedEngine, num_steps
-from discretize.solvers.past import check_knots, lags_of, like_states
+from discretize.solvers.history import check_knots
+from discretize.solvers.past import lags_of, like_states
 from discretize.solvers.segments import chain_of
 from discretize.steps.along import HeldProblem, step_along
 from discretize.steps.runge_kutta import ExplicitRungeKutta

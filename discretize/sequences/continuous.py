@@ -38,7 +38,7 @@ from discretize.sequences.stamps import sample_stamps
 from discretize.settings import MAX_NUM_STEPS, Gradient, Method, Settings
 from discretize.solve import solve, solve_samples, solve_with_past
 from discretize.solvers.events import Event, EventTimes, checked_events
-from discretize.solvers.past import History
+from discretize.solvers.history import History
 from discretize.steps.along import HeldProblem
 from discretize.trajectory import Trajectory
 

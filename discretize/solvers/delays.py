@@ -35,16 +35,14 @@ from discretize.solvers.engine import SolverStats
 from discretize.solvers.equation import driven_in, increasing_times
 from discretize.solvers.event_solve import EventSolve
 from discretize.solvers.events import Event, EventTimes
+from discretize.solvers.history import Beginning, History, check_knots
 from discretize.solvers.kept import MOST_BYTES
 from discretize.solvers.past import (
     SAME,
-    Beginning,
-    History,
     Lag,
     Past,
     PastPath,
     breaking_points,
-    check_knots,
     lags_of,
     like_states,
 )

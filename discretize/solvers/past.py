@@ -25,30 +25,24 @@ from ctrnn import checks
 from ctrnn.extras import needed_by
 from ctrnn.fields.delayed import DelayedField
 from ctrnn.forward import jvp
-from ctrnn.inputs.derived import for_many
 from ctrnn.inputs.function import FunctionPath
-from ctrnn.inputs.held import HeldPath
 from ctrnn.inputs.path import Data, GatheredPath, Path, piece_numbers
 from ctrnn.inputs.polynomial import polynomial_of
 from discretize.solvers.continuation import Pieces, quintic
-from discretize.trajectory import Trajectory
 
 __all__ = [
     "SAME",
-    "Beginning",
-    "History",
     "Lag",
     "Past",
     "PastPath",
     "SeenPast",
     "breaking_points",
-    "check_knots",
     "lags_of",
     "like_states",
 ]
 
-History = Tensor | Path | Trajectory | Callable[[Tensor], Tensor] | None
-
+NO_POLYNOMIAL = "the states before the start are no polynomial of time that kernels read"
+ROUNDING = 16  # times what a float leaves out
 SAME = 1e-13  # of the largest time: knots no further apart are one
 
 
@@ -213,7 +207,7 @@ class PastPath(GatheredPath):
         self._solved: Pieces | None = None
         self.following: Callable[[], Pieces] | None = None  # what a kernel solved since the last look back
         self._last = len(knots) - 2  # the piece that ends where the look back does
-        self.own_times: bool = path.own_times and past.history.own_times
+        self.own_times: bool = path.own_times  # and the history's, where that is read
         middles = (self.knots[:-1] + self.knots[1:]) / 2
         self._of_path = piece_numbers(path.knots.detach(), middles)
         with torch.no_grad():
@@ -234,6 +228,9 @@ class PastPath(GatheredPath):
         with torch.no_grad():
             reach = torch.cat([lag.before(ends) for lag in self.lags])
         self._solved, self._last = self.past.between(float(reach.min()), float(reach.max())), int((self.knots < end).sum()) - 1
+        first = max(0, int((self.knots <= begin).sum()) - 1)
+        reads = any((each[first : self._last + 1] >= 0).any() for each in self._of_history)
+        self.own_times = self.path.own_times and (self.history.own_times or not reads)
         return self
 
     def gather(self, k: int | Tensor) -> Data:
@@ -265,9 +262,12 @@ class PastPath(GatheredPath):
         numbers = numbers.clamp(max=self._last) if numbers.dim() > 1 else numbers
         rows = numbers.numpy()
         of_history = sorted({int(k) for each in self._of_history for k in each[rows].flat if k >= 0})
-        if of_history and (self.history.degree is None or self.history.degree >= len(AT)):
-            return "the states before the start are no polynomial of time that kernels read"
-        parts = [_piece_of(self.history, k) for k in of_history] + ([] if self._solved is None else [self._solved])
+        if of_history and self.history.degree is None:
+            return NO_POLYNOMIAL
+        parts = [pieces for k in of_history if (pieces := _pieces_of(self.history, k)) is not None]
+        if len(parts) < len(of_history):
+            return NO_POLYNOMIAL
+        parts += [] if self._solved is None else [self._solved]
         low, high = (np.ascontiguousarray([each[rows, side] for each in self._inside]) for side in (0, 1))
         starts = np.array(self.blocks)
         block = np.searchsorted(starts, begins if begins.ndim == 1 else begins[:, 0], "right") - 1
@@ -331,89 +331,38 @@ class PastPath(GatheredPath):
 # Shares of a piece, and what makes of its states there the nodes of a polynomial of degree 5.
 AT = 0.5 - 0.5 * np.cos(np.pi * np.arange(6) / 5)
 TO_NODES = np.linalg.inv(quintic(torch.from_numpy(AT)).numpy())
+BETWEEN = np.array([0.05, 0.2, 0.5, 0.8, 0.95])  # where it is compared
+MOST_PARTS = 1024
 
 
-def _piece_of(history: Path, number: int) -> Pieces:
-    """Return a piece of a history, of degree 5 at most."""
+def _pieces_of(history: Path, number: int) -> Pieces | None:
+    """Return a piece of a history in parts of degree 5, to rounding; None where that takes too many."""
     begin, end = history.knots.detach()[number : number + 2]
-    data = history.gather(number)
-    begins, length = (x.expand(history.batch) for x in (begin, end - begin))
     if history.degree == 0:
-        return Pieces.constant(begins, history.evaluate(data, begin).expand(history.batch, -1))
-    states = torch.stack([history.evaluate(data, begin + share * (end - begin)) for share in AT.tolist()], 1)
-    nodes = torch.einsum("nk,bks->bns", torch.from_numpy(TO_NODES).to(states), states)
-    return Pieces(begins[None], length[None], nodes[None])
+        begins = begin.expand(history.batch)
+        return Pieces.constant(begins, history.evaluate(history.gather(number), begin).expand(history.batch, -1))
+    parts = 1
+    while parts <= MOST_PARTS:
+        begins, length = begin + (end - begin) / parts * torch.arange(parts, device="cpu"), (end - begin) / parts
 
+        def states(shares: np.ndarray) -> Tensor:
+            times = (begins[:, None] + length * torch.from_numpy(shares)).flatten()  # noqa: B023 - called here
+            read = history.at(torch.full((len(times),), number, device="cpu"), times)
+            return read.expand(-1, history.batch, -1).unflatten(0, (-1, len(shares)))
 
-def check_knots(name: str, path: Path) -> None:
-    if path.steady and path.knots.requires_grad and torch.is_grad_enabled():
-        raise ValueError(
-            f"`{name}` jumps at times that require a gradient, which a solve with delays does not have; detach them."
-        )
-
-
-@dataclass(frozen=True)
-class Beginning:
-    """Makes a path of what a user says was before the start of a solve from h0 (batch, state)."""
-
-    h0: Tensor
-    start: float
-    lags: Sequence[Lag]
-
-    def earliest(self, t: float) -> float:
-        """Return the earliest time that is read at t."""
-        at = torch.tensor(t, dtype=torch.float64, device="cpu")
+        known = states(AT)
+        nodes = torch.einsum("nk,pkbs->pbns", torch.from_numpy(TO_NODES).to(known), known)
+        found = Pieces(begins[:, None].expand(-1, history.batch), length.expand(parts, history.batch), nodes)
+        if history.degree is not None and history.degree < len(AT):
+            return found
         with torch.no_grad():
-            return float(min(lag.before(at) for lag in self.lags))
-
-    def check_batch(self, name: str, path: Path) -> None:
-        if path.batch not in (1, len(self.h0)):
-            raise ValueError(f"`{name}` has {path.batch} sequences, and `h0` has {len(self.h0)} samples.")
-
-    def history(self, given: History) -> Path:
-        begin, h0 = self.earliest(self.start), self.h0
-        ends = torch.tensor([begin, self.start], dtype=torch.float64, device="cpu")
-        if given is None or (isinstance(given, Tensor) and given.dim() > 0):
-            held = h0 if given is None else given
-            if held.shape not in (h0.shape, h0.shape[1:], (1, h0.shape[1])) or held.dtype != h0.dtype:
-                came = f"{tuple(held.shape)}, {held.dtype}"
-                raise ValueError(f"`history` must be a state like h0, {tuple(h0.shape)}, {h0.dtype}, got {came}.")
-            checks.is_finite("history", held)
-            return HeldPath.unchecked(held.expand_as(h0)[None], ends)
-        if isinstance(given, Trajectory):
-            given = self._going_on(given, ends)
-        if not isinstance(given, Path):
-            if not callable(given):
-                raise TypeError(f"`history` must be a state, a path, or a function of time, got {type(given).__name__}.")
-            given = FunctionPath(given, ends, h0.shape[1])
-        check_knots("history", given)
-        first, last = given.interval
-        margin = 4 * torch.finfo(torch.float64).eps * max(abs(begin), abs(self.start))
-        if first > begin + margin or last < self.start - margin:
-            raise ValueError(
-                f"`history` is known on [{first:g}, {last:g}], and the longest delay reads it on [{begin:g}, {self.start:g}]."
-            )
-        states = given.at(0, given.knots[0].detach())
-        if states.shape[-1] != h0.shape[1] or states.dtype != h0.dtype:
-            came = f"{states.shape[-1]} of {states.dtype}"
-            raise ValueError(f"`history` must give states like h0, {h0.shape[1]} units of {h0.dtype}, got {came}.")
-        self.check_batch("history", given)
-        return for_many(given, len(h0))
-
-    def _going_on(self, earlier: Trajectory, ends: Tensor) -> Path:
-        """The path of another solve; of one with delays it has slopes, which learned delays need."""
-        known = earlier.ts.detach()
-        start, stop = float(known[0].max()), float(known[-1].min())
-        run = getattr(earlier.between, "__self__", None)
-        if until := getattr(run, "until", None) or getattr(getattr(run, "past", None), "until", None):
-            passed: Path = until(stop, float(ends[0]))
-            return passed
-        if torch.is_grad_enabled() and any(lag.shift(self.start) is not None for lag in self.lags):
-            raise ValueError(
-                "`history` is of a solve without delays, whose slope in time has no graph, and delays are learned; give a path "
-                "or a function of time."
-            )
-        return FunctionPath(earlier, (start, stop), self.h0.shape[1])
+            off = torch.einsum("sn,pbnu->psbu", quintic(torch.from_numpy(BETWEEN)).to(nodes), nodes) - states(BETWEEN)
+            late = float(end.abs().maximum(begin.abs()) / (end - begin))  # times have no more digits than that
+            allowed = ROUNDING * (torch.finfo(nodes.dtype).eps + torch.finfo(torch.float64).eps * late)
+            if bool((off.abs().amax((0, 1)) <= allowed * known.abs().amax((0, 1))).all()):
+                return found
+        parts *= 2
+    return None
 
 
 def breaking_points(

@@ -1,5 +1,7 @@
 """Blocks of equations with delays by compiled kernels: the same states, steps and gradients as by steps in torch."""
 
+import math
+
 import pytest
 import torch
 from conformance import ROUNDING, agree, kernels_for_all, ran
@@ -191,11 +193,12 @@ def test_a_kernel_solves_many_blocks_in_one_call_as_far_as_memory_goes(monkeypat
 
 def test_blocks_that_read_a_history_of_another_kind_are_left_to_steps_alone():
     def run(fused):
-        h0 = drawn(1, 2).requires_grad_()
+        h0 = (20 * drawn(3, 2)).requires_grad_()  # of which some take more steps than others
         f = lambda t, h, past: torch.tanh(past[0]) - h  # noqa: E731
-        late = lambda t: torch.sin(t) * torch.ones(1, 2, **TWICE)  # noqa: E731
+        late = lambda t: (t + 0.4).abs() * torch.ones(3, 2, **TWICE)  # noqa: E731
         solved = integrate(f, None, h0, torch.tensor([0.0, 4.0]), delays=1.0, history=late, fused=fused, **FINE)
-        return {"hs": solved.hs.detach(), "of h0": torch.autograd.grad(solved.hs[-1].sum(), h0)[0]}, solved.stats
+        steps = torch.tensor(solved.stats["steps_of_samples"])
+        return {"hs": solved.hs.detach(), "steps": steps, "of h0": torch.autograd.grad(solved.hs[-1].sum(), h0)[0]}, solved.stats
 
     with kernels_for_all():
         (mine, stats), (theirs, _) = run(True), run(False)
@@ -204,6 +207,40 @@ def test_blocks_that_read_a_history_of_another_kind_are_left_to_steps_alone():
     assert_close(mine, theirs, rtol=1e-12, atol=1e-12)
     with pytest.raises(ValueError, match=f"there is no kernel: {reason}"):
         run("always")
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_a_smooth_function_as_history_is_a_polynomial_by_which_each_sample_steps_on_its_own(batch):
+    def run(fused):
+        field = Echo(2, [0.7, 0.4], learn=True)
+        h0, x = drawn(batch, 2).requires_grad_(), drawn(3, batch, 2, seed=1)
+        rates = 3 + drawn(batch, 2, seed=4)
+        how = {"history": lambda t: torch.exp(-t) * torch.sin(rates * t), "fused": fused, **FINE}
+        solved = integrate(field, ctrnn.HeldPath(x, torch.tensor([0.0, 0.5, 1.0, 1.5])), h0, torch.tensor([0.0, 1.5]), **how)
+        found = torch.autograd.grad(solved.hs[-1].square().sum(), [h0, field.delays])
+        steps = torch.tensor(solved.stats["steps_of_samples"], **TWICE)
+        return {"hs": solved.hs.detach(), "of h0": found[0], "of delays": found[1], "steps": steps}, solved.stats
+
+    agree("compiled", run, 1e-12)
+
+
+@pytest.mark.parametrize("fused", [False, "always"])
+def test_a_polynomial_of_a_history_is_the_function_that_was_given(fused):
+    """dh/dt = h(t - 1) is solved by the integral of its history."""
+    h0, rate = torch.zeros(1, 1, **TWICE), 7.0
+    solved = integrate(
+        lambda t, h, past: past[0],
+        None,
+        h0,
+        torch.tensor([0.0, 1.0]),
+        delays=1.0,
+        history=lambda t: torch.cos(rate * t).reshape(1, 1),
+        fused=fused,
+        rtol=1e-12,
+        atol=1e-12,
+    )
+    expected = torch.tensor([[math.sin(rate) / rate]], **TWICE)
+    assert_close(solved.hs[-1], expected, rtol=1e-11, atol=0)
 
 
 @pytest.mark.parametrize(
