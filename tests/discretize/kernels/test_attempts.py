@@ -25,6 +25,7 @@ pytestmark = [
 ]
 TWICE = {"dtype": torch.float64}
 COARSE = {"rtol": 1e-3, "atol": 1e-3}
+WIDE = {"rtol": 1e-2, "atol": 1e-2}  # a third of the steps, each of which takes torch milliseconds
 TS = torch.tensor([0.0, 0.4, 1.1, 1.5], **TWICE)
 
 
@@ -79,7 +80,7 @@ def test_random_pairs_share_a_text_and_are_those_of_torch():
     # Their tensors are read at each call; the nodes are numbers, by which records differ, and not their texts.
     dice = torch.Generator().manual_seed(3)
     for _ in range(3):
-        check(random_pair(dice, 4, **TWICE))
+        check(random_pair(dice, 4, **TWICE), **WIDE)
 
 
 @pytest.mark.slow
@@ -163,7 +164,7 @@ def test_gradients_to_times_are_those_of_the_steps(name):
         times = (TS + torch.tensor([0.0, 0.05, -0.05, 0.0], **TWICE)).requires_grad_()
         with kernels_for_all("compiled"):
             path = ctrnn.LinearPath(normal(4, 3, 2), times)
-            solved = integrate(field(), path, normal(3, 7, seed=2), TS, method=METHODS[name], fused=fused, **COARSE)
+            solved = integrate(field(), path, normal(3, 7, seed=2), TS, method=METHODS[name], fused=fused, **WIDE)
         engines.append(solved.stats["engine"])
         gradients += torch.autograd.grad(solved.hs.square().sum(), times)
     assert engines == ["steps" if name in ("Limited", "Relaxed", "Blind") else "compiled", "steps"]
@@ -257,7 +258,7 @@ def test_derivatives_of_a_solve_are_of_the_method_as_it_was():
         for most in (0.3, 2.0):
             method, h0 = Limited(2.0), normal(3, 7, seed=2).requires_grad_()
             with kernels_for_all("compiled"):
-                solved = integrate(field(), along(normal(4, 3, 2))[0], h0, TS, method=method, **COARSE)
+                solved = integrate(field(), along(normal(4, 3, 2))[0], h0, TS, method=method, **WIDE)
             ran(solved.stats, "compiled")
             method.most = most
             gradients += torch.autograd.grad(solved.hs.square().sum(), h0, create_graph=graph)
