@@ -198,6 +198,8 @@ def solve_with_past(
     happens = checked_events(events, None, 1) if events else ()
     times, direction = increasing_times(ts)
     reads: dict[Trait, str] = {"delays": type(field).__name__ if delays is None else "delays", **(noise or {})}
+    if settings.noisy:
+        reads.setdefault("noise", f"method={settings.method!r}")
     check_call(settings, reads, direction, times.requires_grad, happens)
     if happens and not settings.adaptive:
         refuse("stepped past", "events", f"method={settings.method!r} with delays", "events")

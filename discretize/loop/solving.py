@@ -173,7 +173,7 @@ class Solve:
         """Run the whole solve by a compiled kernel, if there is one."""
         settings = self.settings
         if settings.of_torchdiffeq or not (settings.fixed or settings.pair):
-            self.why = "torchdiffeq has no kernels" if settings.of_torchdiffeq else "solves with noise have no kernel"
+            self.why = "torchdiffeq has no kernels" if settings.of_torchdiffeq else _no_noisy_kernel(settings.method)
         elif isinstance(settings.gradient, Adjoint):
             self.why = f"`gradient`={settings.gradient} takes its own backward pass"
         elif settings.on_attempt is not None:
@@ -345,6 +345,10 @@ class Solve:
         if hint and steps > WARN_STEPS and not engine.warned:
             warn_user(f"The solve took {steps} steps. {hint}", SolverWarning)
         return hint
+
+
+def _no_noisy_kernel(method: object) -> str:
+    return f"steps of {method!r} are cut and joined along one Brownian path, which kernels do not read"
 
 
 def _once(work: Callable[[], None] | None) -> Callable[[], None]:

@@ -76,7 +76,7 @@ class StochasticEngine(StepEngine):
         self._left: Iterator[tuple[Tensor, Tensor]] = iter(())  # of the segment that is being solved
 
     def no_sequence(self, chain: Chain) -> str | None:
-        return "solves with noise have no kernel"
+        return "with noise only held samples, asked for at their own times, have a kernel"
 
     def start(self, chain: Chain, batch: int) -> SolverState:
         self._chain, self._drawn = chain, {}

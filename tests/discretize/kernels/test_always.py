@@ -58,6 +58,20 @@ DOORS = {
 }
 
 
+@pytest.mark.parametrize(
+    ("method", "why"),
+    [
+        (discretize.StepDoubling(discretize.steps.Milstein()), r"StepDoubling\(step=Milstein\(\)\) are cut and joined along one"),
+        (discretize.EulerMaruyama(), "only held samples, asked for at their own times, have a kernel"),
+    ],
+    ids=["steps by the noise", "other times"],
+)
+def test_a_solve_with_noise_says_why_it_has_no_kernel(method, why):
+    field, h0 = ctrnn.Noisy(ctrnn.gated(3, 3), ctrnn.Noise(0.1)), torch.zeros(2, 3)
+    with pytest.raises(ValueError, match=why):
+        integrate(field, ctrnn.HeldPath(XS, TS), h0, TS[:-1] + 0.5, method=method, seed=1, **ALWAYS)
+
+
 @pytest.mark.parametrize("door", DOORS)
 def test_where_there_is_no_kernel_always_is_refused_with_the_reason(door, monkeypatch):
     with pytest.raises(ValueError, match=r"`fused`='always', and there is no kernel: .+ With True, the default, steps run"):

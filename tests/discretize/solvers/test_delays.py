@@ -563,6 +563,12 @@ REFUSED = {
     "take adaptive_heun": lambda: discretize.integrate(
         fading, None, torch.ones(1, 1), torch.arange(2.0), delays=1.0, method="dopri8"
     ),
+    r"`method=EulerMaruyama\(\)` does not go with `delays`": lambda: discretize.integrate(
+        fading, None, torch.ones(1, 1), torch.arange(2.0), delays=1.0, method=discretize.EulerMaruyama()
+    ),
+    r"`method=StepDoubling\(step=Milstein\(\)\)` does not go with `delays`": lambda: discretize.integrate(
+        fading, None, torch.ones(1, 1), torch.arange(2.0), delays=1.0, method=discretize.StepDoubling(discretize.steps.Milstein())
+    ),
     "more than 100,000 times": lambda: discretize.integrate(fading, None, torch.ones(1, 1), torch.arange(2.0), delays=1e-6),
     "reads no past": lambda: discretize.integrate(
         lambda t, h: h, None, torch.ones(1, 1), torch.arange(2.0), history=torch.ones(1, 1)
