@@ -205,6 +205,8 @@ class SteppedPast:
         reads = self.step if isinstance(self.step, ExplicitRungeKutta) else None
         if self.field.of_time or self.history is not None or self.clock or (reads is not None and reads.evaluations > 1):
             return None
+        if self.step.jacobians:  # a kernel solves the equation of the field that it steps, which a line is not
+            return None
         lengths = self.edges.detach().diff(dim=0)
         if self.edges.shape[1] > 1 or self.edges.requires_grad or self.h0.dtype in HALF or not len(lengths):
             return None

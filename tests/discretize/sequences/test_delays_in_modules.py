@@ -13,6 +13,7 @@ from torch.testing import assert_close
 import ctrnn
 import discretize
 from discretize import ContinuousRNN, DiscreteCell, DiscreteRNN, Euler, RungeKutta4
+from discretize.steps import BackwardEuler, Taylor2, Trapezoid
 
 LENGTHS = [6, 3, 5]
 
@@ -317,9 +318,13 @@ def test_a_delay_of_whole_steps_has_the_gradient_of_a_longer_one():
 
 
 @pytest.mark.kernels
-@pytest.mark.parametrize("step", [pytest.param(Euler(), marks=pytest.mark.slow), RungeKutta4()], ids=repr)
+@pytest.mark.parametrize(
+    "step",
+    [RungeKutta4(), BackwardEuler(), *(pytest.param(step, marks=pytest.mark.slow) for step in (Euler(), Taylor2(), Trapezoid()))],
+    ids=repr,
+)
 def test_blocks_of_steps_with_delays_run_in_a_kernel(step):
-    # Compiles the kernel and its gradient. The slow run adds a step of one stage, which reads the past where it begins alone.
+    # Compiles the kernel and its gradient. The slow run adds steps that read the past where they begin alone.
     field, x, h0, _ = given(delays=(0.6, 1.0))
     found = []
     for fused in ("always", False):
