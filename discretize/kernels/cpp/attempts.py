@@ -7,8 +7,9 @@ So one library serves all fields, and what is written is as long as the method's
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from discretize.kernels.cpp.rows import PREAMBLE, RowPass, structure
 from discretize.kernels.cpp.text import CallNumbers, CppText
@@ -16,7 +17,7 @@ from discretize.kernels.record.calls import AttemptCalls
 from discretize.kernels.record.functions import number
 from discretize.kernels.record.phases import ProgramValues, phases
 from discretize.kernels.record.recording import UnknownOperation
-from discretize.kernels.record.values import CALLS, Value, ancestors
+from discretize.kernels.record.values import CALLS, Axes, Value, ancestors
 
 __all__ = ["attempt_written"]
 
@@ -29,6 +30,28 @@ class _AttemptPass(RowPass):
     calls: dict[int, int] = field(default_factory=dict)
     factors: list[Value] = field(default_factory=list)
     once: set[Value] = field(default_factory=set)
+    maps: ClassVar[str] = "mapped"
+
+    def count(self, number: int) -> str:
+        self.size(number)
+        return f"shared.program.size[{self.sizes.index(number)}]"
+
+    def one(self, value: Value) -> str:
+        return f"each_one(shared, {self.address(value)}, s)"
+
+    def over(self, width: int, before: Sequence[str], body: Sequence[str]) -> list[str]:
+        head = f"for (std::size_t i = s; i < {self.size(width)}; i += across) {{"
+        lines = [*before, head, *(f"    {line}" for line in body), "}"]
+        return ["for (std::size_t s = 0; s < across; s += LANES) {", *(f"    {line}" for line in lines), "}"]
+
+    def axes(self, axes: Axes) -> tuple[str, str]:
+        listed, count = super().axes(axes)
+        return f"{listed}, {{shared.slots, 1}}", f"{count} + (shared.slots > 1)"
+
+    def copied(self, value: Value, target: str, width: int) -> str:
+        if value.width == 1 and width > 1 and value.operation != "number":
+            return f"spread(shared, {self.address(value)}, {target}, {self.size(width)});"
+        return super().copied(value, target, width)
 
     def place_arguments(self, value: Value) -> None:
         for argument, to in self._arguments(value):
@@ -104,6 +127,8 @@ def attempt_written(given: ProgramValues) -> CppText:
     forward, following = _forward(rewritten, sizes)
     backward, calls = _backward(rewritten, sizes, forward)
     calls.following, calls.factors = following, len(forward.factors)
+    for each in (forward, backward):
+        each.lines.insert(0, "const std::size_t across = shared.across;")
     body = "\n".join([structure("Attempt", forward, FORWARD), structure("AttemptReturn", backward, BACKWARD), ""])
     text = "\n".join([PREAMBLE.replace("rows.h", "attempt.h"), *(["#include <cmath>\n"] if "by_lane(" in body else []), body])
     told = [number for product in forward.products for number in product]

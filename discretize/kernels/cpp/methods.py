@@ -73,8 +73,8 @@ class AttemptKernel:
         self.key = key  # of the program that is kept
         self.program, self.calls, self.reads_start, self.numbers = program, calls, reads_start, program.written.calls
         real = {"REAL": REALS[dtype]}
-        products, made = library(PRODUCTS, real), library(_source(program.written), real)
-        self.products = {name: _address(products[f"ctrnn_{name}"]) for name in ("multiply", "outer")}
+        made = library(_source(program.written), real)
+        self.products = {"multiply": _address(library(PRODUCTS, real).ctrnn_multiply)} if program.written.products else {}
         self.functions = {name: _address(made[f"ctrnn_{name}"]) for name in ("attempt", "attempt_return")}
         self.differs: weakref.WeakKeyDictionary[Any, str | None] = weakref.WeakKeyDictionary()
 
@@ -134,12 +134,11 @@ _uses: dict[type, Uses] = {}
 
 class MethodEngine(NamedTuple):
     """A way to run methods that are programs: what writes one down, what makes a kernel of it, and what does both for a tableau,
-    whose numbers are in the text; `libraries` that it needs beside; and whether the kernel of a tableau is ready."""
+    whose numbers are in the text; and whether the kernel of a tableau is ready."""
 
     write: Writer[Any]
     made: Callable[[AttemptModule, FieldCalls, torch.dtype, Program[Any], Recorder], MethodKernel]
     of_tableau: Callable[[Any, int, torch.dtype], WrittenMethod]
-    libraries: Callable[[torch.dtype], Libraries] = lambda _: ()
     is_built: Callable[[EmbeddedMethod, torch.dtype], bool] = lambda *_: True
 
 
@@ -184,7 +183,7 @@ def _recorded(how: MethodEngine, method: EmbeddedMethod, state: int, dtype: torc
         return f"the `attempt` of {method!r} has no kernel: it learns, and gradients to a method's own tensors have none"
     wanted = dict.fromkeys(module.of_field, True)
     make = partial(how.made, module, calls, dtype)
-    found = kernel_of(module, attributes, wanted, dtype, make, how.write, how.libraries(dtype), guards, uses, wait)
+    found = kernel_of(module, attributes, wanted, dtype, make, how.write, (), guards, uses, wait)
     remember(method, request, guards, attributes, found, uses)
     return _written(found, method, state, dtype, attributes.tensors)
 
@@ -243,8 +242,4 @@ def _is_built(method: EmbeddedMethod, dtype: torch.dtype) -> bool:
     return all(is_built(*each) for each in libraries_of(method, dtype))
 
 
-def _products(dtype: torch.dtype) -> Libraries:
-    return [(PRODUCTS, {"REAL": REALS[dtype]})]
-
-
-COMPILED = MethodEngine(attempt_written, _made, _of_tableau, _products, _is_built)
+COMPILED = MethodEngine(attempt_written, _made, _of_tableau, _is_built)

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from discretize.kernels.cpp.sums import SumAreas
 from discretize.kernels.cpp.text import CppText
 from discretize.kernels.record.functions import FUNCTIONS, number
 from discretize.kernels.record.phases import Phase, ProgramValues, phases
 from discretize.kernels.record.recording import UnknownOperation
-from discretize.kernels.record.values import CALLS, EQUATIONS, READY, Value, ancestors
+from discretize.kernels.record.values import CALLS, EQUATIONS, READY, Axes, Value, ancestors
 
 __all__ = ["PREAMBLE", "RowPass", "structure", "written"]
 
@@ -37,6 +37,7 @@ class RowPass:
     drawn: dict[tuple[Any, ...], str] = field(default_factory=dict)  # increments of Brownian paths, and their sizes
     lines: list[str] = field(default_factory=list)
     solves: bool = False  # equations
+    maps: ClassVar[str] = "product"
 
     def size(self, number: int) -> str:
         if number not in self.sizes:
@@ -46,6 +47,19 @@ class RowPass:
     def padded(self, widths: Iterable[int]) -> str:
         """The numbers of so many values side by side."""
         return " + ".join(f"padded({self.size(width)})" for width in widths) or "0"
+
+    def count(self, number: int) -> str:
+        """How many there are of something, whatever samples lie beside one another."""
+        return self.size(number)
+
+    def one(self, value: Value) -> str:
+        """The only number of row m, in all lanes."""
+        return f"splat(({self.address(value)})[0])"
+
+    def over(self, width: int, before: Sequence[str], body: Sequence[str]) -> list[str]:
+        """A loop over the vectors of a row, after what is one for all of them."""
+        lines = [f"for (std::size_t i = 0; i < {self.size(width)}; i += LANES) {{", *(f"    {line}" for line in body), "}"]
+        return [*before, *lines]
 
     def behind(self, values: Sequence[Value], k: int) -> str:
         """What is added to the place of the first of values side by side for that of number k."""
@@ -120,7 +134,7 @@ class RowPass:
             at += part.width
 
     def _loop(self, phase: Phase) -> None:
-        names, before, body = dict[Value, str](), list[str](), list[str]()
+        names, before, ones, body = dict[Value, str](), list[str](), list[str](), list[str]()
         width = phase.values[0].width
 
         def read(value: Value) -> str:
@@ -128,14 +142,13 @@ class RowPass:
                 if value.operation == "number":
                     return f"splat({number(value.settings[0])})"
                 if value.operation == "count":
-                    return f"splat(real({self.size(value.settings[0])}))"
+                    return f"splat(real({self.count(value.settings[0])}))"
                 name = names[value] = f"v{len(names)}"
-                if value.width == 1 and width != 1:
-                    before.append(f"const vec {name} = splat(({self.address(value)})[0]);")
+                if value.width == 1 and (width != 1 or value.operation == "dt"):
+                    ones.append(f"const vec {name} = {self.one(value)};")
                 else:
                     before.append(f"const real* from_{name} = {self.address(value)};")
-                    first = f"splat(from_{name}[0])" if value.operation == "dt" else f"load(from_{name} + i)"
-                    body.append(f"const vec {name} = {first};")
+                    body.append(f"const vec {name} = load(from_{name} + i);")
             return names[value]
 
         for value in phase.values:
@@ -148,10 +161,7 @@ class RowPass:
                 body.append(f"store(to_{name} + i, {name}{exact});")
         self.lines += [
             "for (std::size_t m = 0; m < rows; ++m) {",
-            *(f"    {line}" for line in before),
-            f"    for (std::size_t i = 0; i < {self.size(width)}; i += LANES) {{",
-            *(f"        {line}" for line in body),
-            "    }",
+            *(f"    {line}" for line in [*before, *self.over(width, ones, body)]),
             "}",
         ]
 
@@ -181,10 +191,10 @@ class RowPass:
                 told += [sources.setdefault(source, len(sources)), matrix]
         rows = [f"[&](std::size_t m) -> const real* {{ return {self.address(source)}; }}" for source in sources]
         target = f"[&](std::size_t m) -> real* {{ return {self.target(maps[0])}; }}"
-        start_of_rows, name = self._start_of_rows(maps[0]), "product"
+        start_of_rows, name = self._start_of_rows(maps[0]), self.maps
         if start_of_rows is not None:
             name, rows = (
-                "product_from",
+                f"{self.maps}_from",
                 [f"[&](std::size_t m) -> const real* {{ return {self._row(start_of_rows, maps[0].width)}; }}", *rows],
             )
         self.lines.append(f"{name}({', '.join(['shared', str(len(self.products)), 'rows', target, *rows])});")
@@ -227,14 +237,18 @@ class RowPass:
 
     def _strided(self, value: Value) -> None:
         first, axes = value.settings
-        listed = ", ".join(f"{{{self.size(size)}, {self._step(stride)}}}" for size, stride in axes)
+        listed, count = self.axes(axes)
         source, target = f"({self.address(value.of[0])}) + {self._step(first)}", self.target(value)
         self.lines += [
             "{",
             f"    const Axis axes[] = {{{listed}}};",
-            f"    for (std::size_t m = 0; m < rows; ++m) strided({source}, {target}, axes, {len(axes)});",
+            f"    for (std::size_t m = 0; m < rows; ++m) strided({source}, {target}, axes, {count});",
             "}",
         ]
+
+    def axes(self, axes: Axes) -> tuple[str, str]:
+        """Axes of a row's numbers, and how many there are."""
+        return ", ".join(f"{{{self.count(size)}, {self._step(stride)}}}" for size, stride in axes), str(len(axes))
 
     def _step(self, stride: int) -> str:
         return f"{'-' if stride < 0 else ''}std::ptrdiff_t({self.size(abs(stride))})"
@@ -271,7 +285,12 @@ class RowPass:
         self.lines.append(f"for (std::size_t m = 0; m < rows; ++m) {{ {line} }}")
 
     def _reduce(self, value: Value) -> None:
-        to, source, sizes = self.target(value), self.address(value.of[0]), ", ".join(map(self.size, value.settings))
+        outer, size, inner = value.settings
+        to, source, sizes = (
+            self.target(value),
+            self.address(value.of[0]),
+            f"{self.count(outer)}, {self.count(size)}, {self.size(inner)}",
+        )
         how = "sums_over" if value.operation == "sum" else "largest_over"
         self.lines.append(f"for (std::size_t m = 0; m < rows; ++m) {how}({source}, {to}, {sizes});")
 

@@ -111,33 +111,28 @@ SOLVES = CppSource(SOURCES / "solves.cpp", flags=DRIVER)
 @dataclass(frozen=True)
 class SolveNeeds:
     """What a solve needs of a kernel: gradients to the input, derivatives for an implicit method, and that by the time; where;
-    `stored`: in which dtype what is kept lies, None for that of the solve; `by_code`: whether its method is given as code, where
-    that asks for another driver: the one of lanes takes none, nor a past."""
+    `stored`: in which dtype what is kept lies, None for that of the solve; `past`: whether it reads one, as the driver of lanes
+    does not."""
 
     x: bool
     implicit: bool
     drift: bool
     device: torch.device
     stored: torch.dtype | None = None
-    by_code: bool = False
+    past: bool = False
 
     @classmethod
     def of(cls, chain: Chain, engine: AdaptiveEngine, projected: Tensor, stored: torch.dtype | None) -> SolveNeeds:
-        method = engine.control.method
-        implicit, past = method.implicit, chain.past is not None
+        implicit, past = engine.control.method.implicit, chain.past is not None
         x = torch.is_grad_enabled() if past else projected.requires_grad  # of one kernel for all blocks
-        by_code = past or _by_code(method, chain.field)
-        return cls(x, implicit, implicit and (past or not chain.path.steady), projected.device, stored, by_code)
-
-
-def _by_code(method: EmbeddedMethod, field: VectorField) -> bool:
-    return is_program(method) and not method.implicit and field.state_size <= MOST_UNITS_IN_LANES
+        return cls(x, implicit, implicit and (past or not chain.path.steady), projected.device, stored, past)
 
 
 class _Kernel:
     """The programs of `flow` and of its derivatives that a solve needs, and their library."""
 
     run = KernelRun
+    by_program = True
 
     def __init__(
         self,
@@ -151,7 +146,6 @@ class _Kernel:
         self.key = key  # of the programs that are kept
         with ThreadPoolExecutor() as threads:
             self.functions = [*threads.map(partial(functions_of, dtype=dtype), programs)]
-        self.by_program = not programs[0].written.lanes
         self.library = solves_library(*_library(programs[0].written.lanes, needs, dtype))
 
     def given(self, weights: Sequence[Any]) -> tuple[ModelStructure, Any]:
@@ -319,7 +313,7 @@ def _request(how: SolveEngine, columns: int, needs: SolveNeeds, dtype: torch.dty
 def known_flow(field: VectorField, method: EmbeddedMethod, xs: Tensor) -> KnownKernel | None:
     """The compiled kernel that has solved a field along such held samples, with all that was looked at for it."""
     projected = field.project(xs[:1])  # of all samples it is much memory, for a call that has its own
-    needs = SolveNeeds(projected.requires_grad, method.implicit, False, projected.device, by_code=_by_code(method, field))
+    needs = SolveNeeds(projected.requires_grad, method.implicit, False, projected.device)
     kernel = known(field, _request(_COMPILED, projected.shape[-1], needs, projected.dtype), wait=False)
     return None if kernel is None or isinstance(kernel.kernel, str) else kernel
 
@@ -344,14 +338,10 @@ def total(gradients: Sequence[Tensor | None]) -> Tensor | None:
     return sum(present[1:], present[0]) if present else None
 
 
-def _made(
-    module: FlowModule, dtype: torch.dtype, needs: SolveNeeds, program: Program[CppText], recorder: Recorder
-) -> _Kernel | str:
+def _made(module: FlowModule, dtype: torch.dtype, needs: SolveNeeds, program: Program[CppText], recorder: Recorder) -> _Kernel:
     along = [kind for kind, wanted in ((StateJVP, needs.implicit), (InputJVP, needs.drift)) if wanted]
     derivatives = [recorder.program(kind(module.field, module.columns), {"x": needs.x}, dtype, written) for kind in along]
-    kernel = _Kernel([program, *derivatives], module, dtype, needs, recorder.key)
-    # Where methods are programs it is compared with each of them.
-    return kernel if kernel.by_program else disagreement(kernel, module, dtype, needs) or kernel
+    return _Kernel([program, *derivatives], module, dtype, needs, recorder.key)  # compared with each method at its first use
 
 
 def disagreement(
@@ -404,14 +394,14 @@ def _ignored(done: int) -> None:
 
 
 def _writers(module: FlowModule, needs: SolveNeeds, dtype: torch.dtype) -> Sequence[Writer[CppText]]:
-    small = module.field.state_size <= MOST_UNITS_IN_LANES and not needs.implicit and not needs.by_code
+    small = module.field.state_size <= MOST_UNITS_IN_LANES and not needs.implicit and not needs.past
     return (lane_written, written) if small else (written,)
 
 
 def _libraries(write: Writer[CppText], needs: SolveNeeds, dtype: torch.dtype, method: EmbeddedMethod) -> Libraries:
     lanes = write is lane_written
-    others = [] if lanes else [(PRODUCTS, {"REAL": REALS[dtype]}), *libraries_of(method, dtype)]
-    return [_library(lanes, needs, dtype), *others]
+    products = [] if lanes else [(PRODUCTS, {"REAL": REALS[dtype]})]
+    return [_library(lanes, needs, dtype), *products, *libraries_of(method, dtype)]
 
 
 _COMPILED = SolveEngine(device_reason, _writers, _made, COMPILED, _libraries)

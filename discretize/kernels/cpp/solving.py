@@ -40,7 +40,7 @@ from discretize.solvers.detached import ModuleSettings
 from discretize.solvers.diagnosis import diagnosis
 from discretize.solvers.kept import MOST_BYTES, KeptSteps
 from discretize.solvers.segments import Chain
-from discretize.solvers.tableaus import Attempt, EmbeddedMethod, EmbeddedRungeKutta
+from discretize.solvers.tableaus import Attempt, EmbeddedMethod
 
 __all__ = [
     "ALL_STEPS",
@@ -236,8 +236,8 @@ class KernelRun:
         control = self.engine.control
         method = control.method
         self._segment_arrays()
-        program = self.model.method
-        numbers = self._tableau_arrays(method) if program is None else self._program_numbers(program, method)
+        written = self.model.method
+        assert written is not None
         atol = control.atol.double().cpu().numpy() if isinstance(control.atol, Tensor) else control.atol
         self.arrays["atol"] = np.full(self.h0.shape[-1], atol)
         if self.carried is not None:
@@ -255,7 +255,7 @@ class KernelRun:
             model=ctypes.addressof(self.given[0]),
             projected=self.projected.data_ptr(),
             h0=self.h0.data_ptr(),
-            **numbers,
+            **self._program_numbers(written, method),
             order=method.error_order,
             rtol=control.rtol,
             min_step=control.min_step,
@@ -290,24 +290,13 @@ class KernelRun:
         places[self.edges] = np.arange(len(self.edges))
         self.arrays["places"] = places
 
-    def _tableau_arrays(self, method: EmbeddedMethod) -> dict[str, Any]:
-        """The Butcher tableau, padded with zeros; and the numbers of `CtrnnProblem` that go with it."""
-        assert isinstance(method, EmbeddedRungeKutta)
-        stages = len(method.nodes)
-        self.used: int = stages + (not method.last_is_next)  # slopes that the end of a step depends on
-        self.arrays |= {"c": np.array(method.nodes, dtype=np.float64), "a": _padded(method.a, stages)}
-        self.arrays["e"] = np.array(method.e, dtype=np.float64)
-        if not method.last_is_next:
-            self.arrays["b"] = np.array(method.weights, dtype=np.float64)
-        return {"stages": stages}
-
     def _program_numbers(self, written: WrittenMethod, method: EmbeddedMethod) -> dict[str, Any]:
         """The program of a method, and what its derivatives cost."""
         self.of_method: Any = written.given
         cost = method.attempt_cost(self.chain.segment(0), self.chain.field.state_size)
-        derivatives = cost - (method.evaluations - method.reads_start)
-        self.used = written.evaluations_back + derivatives + written.pairs
-        return {"method": ctypes.addressof(self.of_method[0]), "jacobian_cost": max(derivatives, 0)}
+        derivatives = cost - (method.evaluations - method.reads_start) if method.implicit else 0
+        self.used: int = written.evaluations_back + derivatives + written.pairs
+        return {"method": ctypes.addressof(self.of_method[0]), "jacobian_cost": derivatives}
 
     def _progress(self) -> None:
         self.request.show(math.floor(self.library.ctrnn_solve_progress(self.task.pointer) * self.num_segments))
@@ -385,13 +374,6 @@ def states_by_engine(run: KernelRun, projected: Tensor, h0: Tensor, *weights: ob
     kept = {0: h0}
     anew.solve(chain, h0, anew.start(chain, len(h0)), kept.__setitem__)
     return torch.stack([kept[edge] for edge in run.edges])
-
-
-def _padded(rows: Sequence[Sequence[float]], size: int) -> np.ndarray:
-    square = np.zeros((size, size))
-    for to, row in zip(square, rows, strict=True):
-        to[: len(row)] = row
-    return square
 
 
 def _array(tensor: Tensor, dtype: type) -> np.ndarray:

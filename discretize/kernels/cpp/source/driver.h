@@ -1,7 +1,10 @@
-// Prepares a program for the drivers: lays its weights out for products, and makes its passes.
+// Prepares a program for the drivers: lays its weights out for products, and makes its passes. What lies side by side in lanes is
+// mapped by what tells of a product (attempt.h), and lays nothing out.
 #pragma once
 
+#if !LANEWISE
 #include "layout.h"
+#endif
 #include "owned.h"
 #include "rows.h"
 
@@ -9,6 +12,7 @@ inline void skip(const std::size_t*& told) {
     for (std::size_t maps = *told++; maps-- > 0; told += 3 + 2 * told[2]) {}
 }
 
+#if !LANEWISE
 inline Product product_of(const CtrnnProgram& p, const std::size_t*& told) {
     std::vector<Affine> maps(*told++);
     std::vector<std::size_t> depths;
@@ -25,19 +29,28 @@ inline Product product_of(const CtrnnProgram& p, const std::size_t*& told) {
     }
     return Layout(maps, depths);
 }
+#endif
 
-inline Shared::Shared(const CtrnnProgram& p, std::size_t first, bool forth, bool back)
-    : program(p), size(p.size, p.size + p.sizes), total(first) {
+inline Shared::Shared(const CtrnnProgram& p, std::size_t first, bool forth, bool back, std::size_t slots)
+    : program(p), slots(slots), across(larger(slots, LANES)), size(p.size, p.size + p.sizes), total(first) {
+    for (std::size_t& each : size) each *= slots;
     for (std::size_t k = 0; k < p.kept_values; ++k) kept.push_back(total), total += padded(p.kept_widths[k]);
     total += LANES;  // read beyond the last of them
     for (std::size_t k = 0; k < p.vectors; ++k) {
-        vectors.emplace_back(roomy(p.vector_widths[k]));
-        std::memcpy(vectors.back().data(), p.vector[k], p.vector_widths[k] * sizeof(real));
+        vectors.emplace_back(roomy(p.vector_widths[k] * slots));
+        for (std::size_t i = 0; i < p.vector_widths[k]; ++i) fill(vectors.back().data() + i * slots, slots, p.vector[k][i]);
     }
     const std::size_t* told = p.product;
     for (std::size_t k = 0; k < p.products; ++k) {
-        if (k < p.forth ? forth : back) products.push_back(product_of(p, told));
-        else products.emplace_back(), skip(told);
+        this->told.push_back(told);
+#if !LANEWISE
+        if (k < p.forth ? forth : back) {
+            products.push_back(product_of(p, told));
+            continue;
+        }
+        products.emplace_back();
+#endif
+        skip(told);
     }
 }
 

@@ -1,81 +1,67 @@
-// Computes the stages of a step of a few samples at once, each in its own lane, and goes back through them. All lanes compute every
-// stage; results of idle lanes are ignored.
+// Computes a step of a few samples at once, each in its own lane, and goes back through it. All lanes compute every stage; results of
+// idle lanes are ignored.
 #pragma once
 
 #include "solve.h"
 
 namespace {
 
-// Some numbers of each slot, one after the other.
-class Lanes {
-  public:
-    Lanes(const Solve& solve, std::size_t numbers) : slots(solve.slots), values(numbers * slots) {}
-    real* data() { return values.data(); }
-    std::size_t size() const { return values.size(); }
-    real& at(std::size_t i, std::size_t s) { return values[i * slots + s]; }
+// Some numbers of each slot side by side: number i of slot s is at [i * slots + s].
+struct Lanes {
+    const std::size_t slots, size;
 
-    void set(std::size_t s, const real* row) {
-        for (std::size_t p = s; p < size(); p += slots) values[p] = *row++;
+    Lanes(const Solve& solve, std::size_t numbers) : slots(solve.slots), size(numbers * slots) {}
+
+    void set(real* to, std::size_t s, const real* row) const {
+        for (std::size_t p = s; p < size; p += slots) to[p] = *row++;
     }
-    void get(std::size_t s, real* row) const {
-        for (std::size_t p = s; p < size(); p += slots) *row++ = values[p];
+    void get(const real* from, std::size_t s, real* row) const {
+        for (std::size_t p = s; p < size; p += slots) *row++ = from[p];
     }
-    void take(std::size_t s, const Lanes& from) {
-        for (std::size_t p = s; p < size(); p += slots) values[p] = from.values[p];
+    void take(real* to, std::size_t s, const real* from) const {
+        for (std::size_t p = s; p < size; p += slots) to[p] = from[p];
     }
     // use(p, s): for all vectors of lanes, those of the slots from s on
     template <class Use> void each(Use use) const {
-        for (std::size_t p = 0, s = 0; p < size(); p += LANES, s = s + LANES < slots ? s + LANES : 0) use(p, s);
+        for (std::size_t p = 0, s = 0; p < size; p += LANES, s = s + LANES < slots ? s + LANES : 0) use(p, s);
     }
-    // Times numbers of which each slot has one.
-    void scale(Lanes& by) {
-        each([&](std::size_t p, std::size_t s) { store(data() + p, load(data() + p) * load(by.data() + s)); });
-    }
-
-  private:
-    std::size_t slots;
-    Numbers values;
 };
 
-// use(p, s, sum) for all vectors of lanes: step times the sum over j of weight_j k_j.
-template <class Use> void each_sum(const Combination& of, Lanes& step, std::vector<Lanes>& k, Use use) {
-    constexpr std::size_t TOGETHER = 4;
-    std::array<const real*, 32> from;
-    for (std::size_t j = 0; j < of.of.size(); ++j) from[j] = k[of.of[j]].data();
-    vec total[TOGETHER];
-    const auto add = [&](std::size_t p, auto many) {  // of a constant number of vectors the sums stay in registers
-        for (vec& one : total) one = vec{};
-        for (std::size_t j = 0; j < of.of.size(); ++j)
-            for (std::size_t v = 0; v < many; ++v) total[v] += of.weights[j] * load(from[j] + p + v * LANES);
-    };
-    std::size_t first = 0, many = 0;
-    k[0].each([&](std::size_t p, std::size_t s) {
-        if (p == first + many * LANES) {
-            first = p;
-            many = smaller(TOGETHER, (k[0].size() - p) / LANES);
-            if (many == TOGETHER) add(p, std::integral_constant<std::size_t, TOGETHER>{});
-            else add(p, many);
-        }
-        use(p, s, load(step.data() + s) * total[(p - first) / LANES]);
-    });
-}
-
-// The inputs and the clocks' speeds of slots.
-class Inputs {
+// The flow of the slots' samples, by call: what is read there, and how fast the clocks go.
+class Flow {
   public:
-    Lanes x, speed;
-
-    explicit Inputs(const Solve& solve) : x(solve, solve.model.columns), speed(solve, 1), solve(solve), there(solve.model.columns) {}
+    Flow(const Solve& solve, std::size_t calls)
+        : solve(solve), n(solve.model), inputs(solve, n.columns), of(solve, n.width), x(calls, inputs.size), speed(calls, solve.slots),
+          there(n.columns) {}
 
     // `moved`: whether it was at another sample or segment before.
-    void read(std::size_t s, std::size_t segment, std::size_t sample, double tau, bool moved) {
-        if (solve.given.share || moved) x.set(s, at(segment, sample, tau));
-        if (solve.given.speed_terms) speed.at(0, s) = solve.speed(segment, sample, tau);
+    void read(std::size_t call, std::size_t s, std::size_t segment, std::size_t sample, double tau, bool moved) {
+        if (solve.given.share || moved) inputs.set(x[call], s, at(segment, sample, tau));
+        if (solve.given.speed_terms) speed[call][s] = solve.speed(segment, sample, tau);
+    }
+
+    void evaluate(std::size_t call, const real* h, real* slope) {
+        n.program.lane_flow(&n.program, solve.slots, x[call], h, slope);
+        hasten(call, slope);
+    }
+
+    // The cotangents of slopes, which are written over, to those of the states and of what was read.
+    void back(std::size_t call, const real* h, real* of_slope, real* of_h, real* of_x, real* sums) {
+        hasten(call, of_slope);
+        n.program.lane_return(&n.program, solve.slots, x[call], h, of_slope, of_h, of_x, sums);
     }
 
   private:
     const Solve& solve;
+    const Model& n;
+    const Lanes inputs, of;
+    Rows x, speed;
     Numbers there;
+
+    void hasten(std::size_t call, real* slope) {
+        if (!solve.given.speed_terms) return;
+        of.each([&](std::size_t p, std::size_t s) { store(slope + p, load(slope + p) * load(speed[call] + s)); });
+    }
 
     const real* at(std::size_t segment, std::size_t sample, double tau) {
         if (!solve.given.share) return solve.projected(solve.piece(segment, sample), sample);
@@ -84,13 +70,15 @@ class Inputs {
     }
 };
 
-class Stages {
+class Stages : FieldCalls {
   public:
     Stages(Solve& solve, std::vector<Slot>& slots)
-        : solve(solve), n(solve.model), slots(slots), inputs(solve), h(solve, n.width), y(h), fresh(h), step(solve, 1), size(step),
-          power(step), atol(h), k(solve.method.stages + 1, h), row(n.state), read_segment(slots.size()) {
-        for (std::size_t i = 0; i < n.width; ++i)
-            for (std::size_t s = 0; s < slots.size(); ++s) atol.at(i, s) = real(solve.given.atol[i]);
+        : solve(solve), n(solve.model), method(solve.method.given), slots(slots), flow(solve, 1), lanes(solve, n.width),
+          numbers(5, lanes.size), ones(3, solve.slots), k(larger(method.calls, 2), lanes.size), asked(method.calls, lanes.size),
+          text(method.attempt(solve.method.shared, 1)), row(n.state), read_segment(slots.size()) {
+        for (std::size_t i = 0; i < n.width; ++i) fill(atol + i * solve.slots, solve.slots, real(solve.given.atol[i]));
+        if (method.following) asked.at[method.following] = y;
+        for (std::size_t call = 0; call < method.calls; ++call) states.push_back(&asked.at[call]), slopes.push_back(&k.at[call]);
     }
 
     void begin() {}
@@ -98,156 +86,130 @@ class Stages {
 
     // A sample's first state.
     void enter(std::size_t s, const real* state) {
-        h.set(s, state);
+        lanes.set(h, s, state);
         read_segment[s] = NOWHERE;
     }
     // The state of a slot; a unit of a slope.
     const real* state(std::size_t s) {
-        h.get(s, row.data());
+        lanes.get(h, s, row.data());
         return row.data();
     }
-    real slope_at(std::size_t stage, std::size_t s, std::size_t i) { return k[stage].at(i, s); }
+    real slope_at(std::size_t stage, std::size_t s, std::size_t i) { return k[stage][i * solve.slots + s]; }
 
-    void slopes_at_start(const std::vector<std::size_t>& on) {
-        read(on, 0);
-        count(on, 1);
-        evaluate(h, fresh);
-        for (std::size_t s : on) k[0].take(s, fresh);  // others keep theirs, whatever their neighbours do
+    void slopes_at_start(const std::vector<std::size_t>& those) {
+        evaluate(those, 0, h, fresh);
+        for (std::size_t s : those) lanes.take(k[0], s, fresh);  // others keep theirs, whatever their neighbours do
     }
 
     // The second slope, behind an Euler step.
-    void slopes_after_euler(const std::vector<std::size_t>& on) {
-        set_steps(on);
-        h.each([&](std::size_t p, std::size_t s) {
-            store(y.data() + p, load(h.data() + p) + load(step.data() + s) * load(k[0].data() + p));
-        });
-        read(on, 1);
-        count(on, 1);
-        evaluate(y, k[1]);
+    void slopes_after_euler(const std::vector<std::size_t>& those) {
+        set_steps(those);
+        lanes.each([&](std::size_t p, std::size_t s) { store(y + p, load(h + p) + load(step + s) * load(k[0] + p)); });
+        evaluate(those, 1, y, k[1]);
     }
 
     // Into y, and how large the errors are.
-    void attempt(const std::vector<std::size_t>& on) {
-        const Method& method = solve.method;
-        set_steps(on);
-        for (std::size_t stage = 1; stage <= method.stages; ++stage) {
-            advance(method.rows[stage - 1]);
-            read(on, method.nodes[stage - 1]);
-            evaluate(y, k[stage]);
-        }
-        count(on, std::int64_t(method.stages));
-        if (!method.last_is_next) advance(method.end);
+    void attempt(const std::vector<std::size_t>& those) {
+        on = &those;
+        set_steps(those);
+        text->run(1, &h, step, *this, &y, &error);
         judge();
     }
 
     // How large the error of a step is, 1 the largest that is allowed; nan where it is not finite.
-    double error_of(std::size_t s) { return size.at(0, s); }
+    double error_of(std::size_t s) { return size[s]; }
     // That to the power -1 / order.
-    double factor(std::size_t s, double) { return power.at(0, s); }
+    double factor(std::size_t s, double) { return power[s]; }
 
     void accept(std::size_t s) {
-        h.take(s, y);
-        if (solve.method.last_is_next) k[0].take(s, k[solve.method.stages]);
+        lanes.take(h, s, y);
+        if (solve.method.last_is_next) lanes.take(k[0], s, k[solve.method.end_slope]);
     }
 
     // The error of the last step of a slot.
-    void estimate(std::size_t s, real* to) {
-        for (std::size_t i = 0; i < n.width; ++i) {
-            real total = 0;
-            const Combination& error = solve.method.error;
-            for (std::size_t j = 0; j < error.of.size(); ++j) total += error.weights[j] * k[error.of[j]].at(i, s);
-            to[i] = step.at(0, s) * total;
-        }
-    }
+    void estimate(std::size_t s, real* to) { lanes.get(error, s, to); }
 
   private:
     static constexpr std::size_t NOWHERE = std::size_t(-1);
 
     Solve& solve;
     const Model& n;
+    const CtrnnMethod& method;
     std::vector<Slot>& slots;
-    Inputs inputs;
-    Lanes h, y, fresh, step, size, power, atol;
-    std::vector<Lanes> k;
+    Flow flow;
+    const Lanes lanes;
+    Rows numbers, ones, k, asked;  // k and asked by call: the slopes, and the states that the attempt asks for them at
+    real *const h = numbers[0], *const y = numbers[1], *const fresh = numbers[2], *const error = numbers[3], *const atol = numbers[4];
+    real *const step = ones[0], *const size = ones[1], *const power = ones[2];
+    const Owned<Attempt> text;
+    const std::vector<std::size_t>* on = nullptr;
     Numbers row;
     std::vector<std::size_t> read_segment;
 
-    void set_steps(const std::vector<std::size_t>& on) {
-        for (std::size_t s : on) step.at(0, s) = real(slots[s].dt);
+    void set_steps(const std::vector<std::size_t>& those) {
+        for (std::size_t s : those) step[s] = real(slots[s].dt);
     }
 
-    void count(const std::vector<std::size_t>& on, std::int64_t evaluations) {
-        for (std::size_t s : on) solve.samples[slots[s].sample].said.evaluations += evaluations;
-    }
+    void evaluate(std::size_t call, std::size_t) override { evaluate(*on, method.nodes[call], asked.at[call], k[call]); }
+    void pull(std::size_t, std::size_t) override {}
 
-    void read(const std::vector<std::size_t>& on, double node) {
-        for (std::size_t s : on) {
+    // The slopes of all slots at these states, of whom those count.
+    void evaluate(const std::vector<std::size_t>& those, double node, const real* at, real* to) {
+        for (std::size_t s : those) {
             const Slot& slot = slots[s];
-            inputs.read(s, slot.segment, slot.sample, slot.tau + node * slot.dt, slot.segment != read_segment[s]);
+            flow.read(0, s, slot.segment, slot.sample, slot.tau + node * slot.dt, slot.segment != read_segment[s]);
             read_segment[s] = slot.segment;
+            ++solve.samples[slot.sample].said.evaluations;
         }
-    }
-
-    void evaluate(Lanes& at, Lanes& to) {
-        n.program.lane_flow(&n.program, solve.slots, inputs.x.data(), at.data(), to.data());
-        if (solve.given.speed_terms) to.scale(inputs.speed);
-    }
-
-    void advance(const Combination& of) {
-        each_sum(of, step, k, [&](std::size_t p, std::size_t, vec change) { store(y.data() + p, load(h.data() + p) + change); });
+        flow.evaluate(0, at, to);
     }
 
     void judge() {
         const vec rtol = splat(real(solve.given.rtol));
-        const Lanes nothing(solve, 1);
-        Lanes &largest = size, &finite = power;
-        largest = finite = nothing;
-        each_sum(solve.method.error, step, k, [&](std::size_t p, std::size_t s, vec error) {
-            const vec before = absolute(load(h.data() + p)), after = absolute(load(y.data() + p));
-            const vec q = absolute(error) / (load(atol.data() + p) + rtol * (before < after ? after : before));
-            const vec until = load(largest.data() + s);
-            store(largest.data() + s, q > until ? q : until);
+        real *const largest = size, *const finite = power;
+        fill(largest, solve.slots, 0), fill(finite, solve.slots, 0);
+        lanes.each([&](std::size_t p, std::size_t s) {
+            const vec before = absolute(load(h + p)), after = absolute(load(y + p));
+            const vec q = absolute(load(error + p)) / (load(atol + p) + rtol * (before < after ? after : before));
+            const vec until = load(largest + s);
+            store(largest + s, q > until ? q : until);
             // 0, or nan where the error or a state is not finite
-            store(finite.data() + s, load(finite.data() + s) + (q - q) + (after - after));
+            store(finite + s, load(finite + s) + (q - q) + (after - after));
         });
-        size.each([&](std::size_t p, std::size_t) {
-            const vec q = real(ERROR_MARGIN) * load(largest.data() + p) + load(finite.data() + p);
-            store(size.data() + p, q);
-            store(power.data() + p, exponential(logarithm(q) * real(-1 / solve.method.order)));
-        });
+        for (std::size_t s = 0; s < solve.slots; s += LANES) {
+            const vec q = real(ERROR_MARGIN) * load(largest + s) + load(finite + s);
+            store(size + s, q);
+            store(power + s, exponential(logarithm(q) * real(-1 / solve.method.order)));
+        }
     }
 };
 
-// Back through a few steps of an explicit pair at once: of_projected (like projected, added to).
-class StepsBack {
+// Back through a few steps at once: of_projected (like projected, added to).
+class StepsBack : FieldCalls {
   public:
     StepsBack(const Solve& solve, real* of_projected)
-        : solve(solve), n(solve.model), method(solve.method), of_projected(of_projected), h(solve, n.width), step(solve, 1),
-          of_slope(h), of_x(solve, n.columns), k(method.used, h), y(method.used, h), of_y(method.used + 1, h),
-          inputs(method.used, Inputs(solve)), sums(n.program.lane_sums * LANES), row(n.state), x_row(n.columns) {}
-
-    void run(const std::vector<TakenStep>& on) {
-        for (std::size_t s = 0; s < solve.slots; ++s) {
-            const bool there = s < on.size();
-            // Nobody's lanes go back from nothing, and where somebody is: what is infinite elsewhere would not be nothing times it.
-            const TakenStep& taken = on[there ? s : 0];
-            h.set(s, taken.h);
-            step.at(0, s) = real(taken.step.dt);
-            for (std::size_t stage = 0; stage < method.used; ++stage)
-                inputs[stage].read(s, taken.step.segment, taken.sample, time(taken.step, stage), true);
-            of_y[method.used].set(s, taken.of_h);
-            if (there) continue;
-            for (std::size_t i = 0; i < n.width; ++i) of_y[method.used].at(i, s) = 0;
+        : solve(solve), n(solve.model), method(solve.method.given), of_projected(of_projected), flow(solve, method.calls_back),
+          lanes(solve, n.width), inputs(solve, n.columns), numbers(3, lanes.size), step(solve.slots), of_x(inputs.size),
+          k(method.calls_back, lanes.size), y(method.calls_back, lanes.size), of_k(method.calls_back, lanes.size),
+          of_y(method.calls_back, lanes.size), text(method.attempt_return(solve.method.shared, 1)), sums(n.program.lane_sums * LANES),
+          row(n.state), x_row(n.columns) {
+        for (std::size_t call = 0; call < method.calls_back; ++call) {
+            states.push_back(&y.at[call]), slopes.push_back(&k.at[call]);
+            of_states.push_back(&of_y.at[call]), of_slopes.push_back(&of_k.at[call]);
         }
-        for (std::size_t stage = 0; stage < method.used; ++stage) again(stage);
-        for (std::size_t stage = method.used; stage-- > 0;) back(on, stage);
-        for (std::size_t s = 0; s < on.size(); ++s) {
-            of_y[method.used].get(s, row.data());
-            for (Lanes& of : of_y) {
-                if (&of == &of_y[method.used]) continue;
-                for (std::size_t i = 0; i < n.width; ++i) row[i] += of.at(i, s);
-            }
-            solve.copy_state(row.data(), on[s].of_h);
+    }
+
+    void run(const std::vector<TakenStep>& taken) {
+        on = &taken;
+        for (std::size_t s = 0; s < solve.slots; ++s) {
+            lanes.set(h, s, in(s).h);
+            step[s] = real(in(s).step.dt);
+            lanes.set(cotangent, s, s < taken.size() ? in(s).of_h : nothing.data());
+        }
+        text->run(1, &h, step.data(), *this, &cotangent, &to_h);
+        for (std::size_t s = 0; s < taken.size(); ++s) {
+            lanes.get(to_h, s, row.data());
+            solve.copy_state(row.data(), taken[s].of_h);
         }
     }
 
@@ -264,37 +226,35 @@ class StepsBack {
   private:
     const Solve& solve;
     const Model& n;
-    const Tableau& method;
+    const CtrnnMethod& method;
     real* of_projected;
-    Lanes h, step, of_slope, of_x;
-    std::vector<Lanes> k, y, of_y;
-    std::vector<Inputs> inputs;
+    Flow flow;
+    const Lanes lanes, inputs;
+    Rows numbers;
+    real *const h = numbers[0], *const cotangent = numbers[1], *const to_h = numbers[2];
+    Numbers step, of_x;
+    Rows k, y, of_k, of_y;  // by call
+    const Owned<AttemptReturn> text;
+    const std::vector<TakenStep>* on = nullptr;
     Numbers sums, row, x_row;
+    const Numbers nothing = Numbers(n.width);
 
-    double time(const Step& step, std::size_t stage) const {
-        return step.tau + (stage ? solve.method.nodes[stage - 1] * step.dt : 0.0);
+    // Nobody's lanes go back from nothing, and where somebody is: what is infinite elsewhere would not be nothing times it.
+    const TakenStep& in(std::size_t s) const { return (*on)[s < on->size() ? s : 0]; }
+    double time(std::size_t call, const Step& step) const { return step.tau + method.nodes_back[call] * step.dt; }
+
+    void evaluate(std::size_t call, std::size_t) override {
+        for (std::size_t s = 0; s < solve.slots; ++s)
+            flow.read(call, s, in(s).step.segment, in(s).sample, time(call, in(s).step), true);
+        flow.evaluate(call, y[call], k[call]);
     }
 
-    void again(std::size_t stage) {
-        if (stage)
-            each_sum(method.rows[stage - 1], step, k, [&](std::size_t p, std::size_t, vec change) {
-                store(y[stage].data() + p, load(h.data() + p) + change);
-            });
-        else std::memcpy(y[0].data(), h.data(), h.size() * sizeof(real));
-        n.program.lane_flow(&n.program, solve.slots, inputs[stage].x.data(), y[stage].data(), k[stage].data());
-        if (solve.given.speed_terms) k[stage].scale(inputs[stage].speed);
-    }
-
-    // The cotangent of a stage's flow, from those of what its slope leads to; and of the state the slope was taken at.
-    void back(const std::vector<TakenStep>& on, std::size_t stage) {
-        each_sum(method.columns[stage], step, of_y, [&](std::size_t p, std::size_t, vec change) { store(of_slope.data() + p, change); });
-        if (solve.given.speed_terms) of_slope.scale(inputs[stage].speed);
-        n.program.lane_return(&n.program, solve.slots, inputs[stage].x.data(), y[stage].data(), of_slope.data(), of_y[stage].data(),
-                              of_x.data(), sums.data());
+    void pull(std::size_t call, std::size_t) override {
+        flow.back(call, y[call], of_k[call], of_y[call], of_x.data(), sums.data());
         if (!n.columns) return;
-        for (std::size_t s = 0; s < on.size(); ++s) {
-            of_x.get(s, x_row.data());
-            solve.give(on[s].step.segment, on[s].sample, time(on[s].step, stage), x_row.data(), of_projected);
+        for (std::size_t s = 0; s < on->size(); ++s) {
+            inputs.get(of_x.data(), s, x_row.data());
+            solve.give(in(s).step.segment, in(s).sample, time(call, in(s).step), x_row.data(), of_projected);
         }
     }
 };

@@ -108,17 +108,21 @@ struct CtrnnSums {
 // Numbers of a row with room for what is read and written beyond its width.
 inline std::size_t roomy(std::size_t width) { return padded(width) + LANES; }
 
+// A row is a sample, or of an attempt `slots` of them side by side, number i of the one in slot s at [i * slots + s]: `size` is then so
+// many times what is told.
 struct Shared {
     const CtrnnProgram program;
+    const std::size_t slots, across;      // samples of a row; from a number of theirs to the next, or from a vector of a row's to the next
     std::vector<std::size_t> size, kept;  // that the text refers to; where the values that are kept of a row begin
     std::size_t total;                    // numbers that are kept of a row
     std::vector<Numbers> vectors;         // padded
     std::vector<Product> products;
+    std::vector<const std::size_t*> told;  // of each product
     const Model* flow = nullptr;    // of equations
     mutable bool unsolved = false;  // whether one of these has no solution that was found
 
     // `first`: numbers before those that are kept; the products of which passes are laid out.
-    Shared(const CtrnnProgram& p, std::size_t first, bool forth = true, bool back = true);  // of driver.h
+    Shared(const CtrnnProgram& p, std::size_t first, bool forth = true, bool back = true, std::size_t slots = 1);  // of driver.h
 };
 
 inline vec truth(ivec condition) { return condition ? splat(1) : splat(0); }

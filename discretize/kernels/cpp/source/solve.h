@@ -5,16 +5,7 @@
 
 #include <time.h>  // not <chrono>, <atomic> and <cmath>, which take as long to compile as a field's program
 
-#if LANEWISE
-#include "owned.h"
-#include "parallel.h"
-#include "rows.h"
-#include "tableau.h"
-using Method = Tableau;
-#else
 #include "written_method.h"
-using Method = WrittenMethod;
-#endif
 
 namespace {
 
@@ -79,10 +70,9 @@ struct CtrnnPast {
 // 1 of a held input, 2 of a straight one, where it is and where it goes; or, where `chebyshev`, the coefficients of a polynomial.
 // `share` and `share_rate`: how far through its piece a segment begins, and how fast it goes; null for held inputs.
 // `speeds` (.., speed_terms): how fast the clock goes, as a polynomial in each segment; null for 1. `places` (segments + 1,): where the state
-// at that edge goes in hs (wanted, batch, state), or -1. c, a, b, e: those of a tableau, `atol` (state,); `jacobian_cost` in
-// evaluations of the field. `steps`, `taken` (batch,): where this is the rest of a solve, each sample's next
-// step, 0 for a guess, and how many it took before; else null. `method`: one that is a program, in place of c, a, b, e; else null. `past`: of a field with
-// delays, else null.
+// at that edge goes in hs (wanted, batch, state), or -1. `atol` (state,); `jacobian_cost` in evaluations of the field. `steps`, `taken`
+// (batch,): where this is the rest of a solve, each sample's next step, 0 for a guess, and how many it took before; else null. `past`: of
+// a field with delays, else null.
 struct CtrnnProblem {
     std::size_t batch, segments, own, threads, keep, terms, chebyshev, speed_terms;
     const CtrnnModel* model;
@@ -91,8 +81,8 @@ struct CtrnnProblem {
     const std::int64_t* pieces;
     const double *share, *share_rate, *speeds;
     const std::int64_t* places;
-    std::size_t stages, jacobian_cost;
-    const double *c, *a, *b, *e, *atol;
+    std::size_t jacobian_cost;
+    const double* atol;
     double order, rtol, min_step, max_step, first_step;
     std::int64_t max_num_steps, most_steps;
     const double* steps;
@@ -176,22 +166,17 @@ struct Sample {
 struct Solve {
     const CtrnnProblem given;
     const Model model;
-    const Method method;
+    const std::size_t slots;  // of a group
+    const WrittenMethod method;
     const std::size_t columns;  // of the input alone, without the past
     std::vector<Sample> samples;
-    const std::size_t slots;  // of a group
     std::size_t last_segment;  // beyond the one in which a sample failed nobody has to go; read and set by all threads
     std::size_t landed = 0;    // segments that are done, of all samples together; likewise
 
     explicit Solve(const CtrnnProblem& p)
-        : given(p), model(*p.model),
-#if LANEWISE
-          method(p.stages, p.c, p.a, p.b, p.e, p.order),
-#else
-          method(*p.method, p.order),
-#endif
-          columns(model.columns - (p.past ? p.past->lags * model.width : 0)), samples(p.batch),
-          slots(LANEWISE ? smaller(SLOTS, padded(p.batch)) : SLOTS), last_segment(p.segments) {}
+        : given(p), model(*p.model), slots(LANEWISE ? smaller(SLOTS, padded(p.batch)) : SLOTS),
+          method(*p.method, p.order, LANEWISE ? slots : 1), columns(model.columns - (p.past ? p.past->lags * model.width : 0)),
+          samples(p.batch), last_segment(p.segments) {}
 
     void land() { __atomic_fetch_add(&landed, 1, __ATOMIC_RELAXED); }
     bool beyond_last(std::size_t segment) const { return segment > __atomic_load_n(&last_segment, __ATOMIC_RELAXED); }
