@@ -106,6 +106,23 @@ class Blind(EmbeddedMethod):
         return Attempt(h + step * second, step * (second - first) / 4)
 
 
+class Mixed(EmbeddedMethod):
+    """Heun's step by functions of all units and slopes at once: products with matrices, sums and largest ones, other orders."""
+
+    order, evaluations = 1, 2
+
+    def attempt(self, slope, tau, dt, h, start):
+        step, units = dt.to(h), h.shape[-1]
+        second = slope(tau + dt, h + step * torch.linspace(0.9, 1.1, units).to(h) * start)
+        slopes = torch.stack([start, second], -1)
+        mean, turned = slopes @ torch.tensor([0.4, 0.6]).to(h), slopes.flip(-1).sum(-1) / 2
+        both = torch.cat([mean, turned], -1).reshape(*h.shape[:-1], 2, units).mean(-2)
+        mixed = both @ (torch.eye(units) + torch.linspace(-0.1, 0.1, units**2).reshape(units, units)).to(h)
+        largest = torch.tanh(slopes.amax(-1).amax(-1, keepdim=True))
+        following = h + step * (mixed + largest * h.mean(-1, keepdim=True) / 9)
+        return Attempt(following, step * (second - start) / 2)
+
+
 class Dopri5ByHand(type(EXPLICIT_PAIRS["dopri5"])):
     """The attempt of dopri5 as code."""
 

@@ -5,16 +5,19 @@ from contextlib import nullcontext
 
 import pytest
 import torch
+from conformance import agree, kernels_for_all, solve
 from own_fields import Own
+from own_methods import METHODS, Mixed
 from torch.testing import assert_close
 
 import ctrnn
 from discretize import SolverError, SolverWarning, integrate
 from discretize.kernels import registry as written_kernels
-from discretize.kernels.cpp import lanes, solves
+from discretize.kernels.cpp import lanes, rows, solves
 
 SAME = {"rtol": 1e-9, "atol": 1e-10}  # the same steps, other sums
 TIGHT = {"rtol": 1e-6, "atol": 1e-6}
+BY_CODE, DAILY = {**METHODS, "Mixed": Mixed()}, ("Mixed", "Blind")
 
 
 @pytest.fixture(autouse=True)
@@ -102,6 +105,34 @@ def test_a_sample_that_is_not_finite_spoils_no_other():
     assert_close(solved.hs[-1].detach(), exact, rtol=1e-6, atol=0)
     (found,) = torch.autograd.grad(solved.hs[-1].sum(), h0)
     assert_close(found, exact.sqrt() / h0.detach().sqrt(), rtol=1e-5, atol=0)  # nobody's lanes begin at 0, where 1 / sqrt is not
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, pytest.param(torch.float32, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("batch", [17, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 33))])
+@pytest.mark.parametrize("width", [3, pytest.param(7, marks=pytest.mark.slow)])  # in lanes, and in rows
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[] if name in DAILY else pytest.mark.slow) for name in BY_CODE])
+def test_a_method_by_code_steps_samples_side_by_side_as_torch_does(name, width, batch, dtype, written):
+    """On a clock, along joined samples."""
+    field, double = ctrnn.gated(2, width, generator=torch.Generator().manual_seed(0)).to(dtype), dtype == torch.float64
+    ts = torch.tensor([0.0, 0.4, 1.1, 1.5], dtype=torch.float64)
+    x, h0 = normal(4, batch, 2).to(dtype).requires_grad_(), normal(batch, width).to(dtype).requires_grad_()
+    clock = ctrnn.SmoothWarp(1.5, torch.tensor([0.3, 0.1]), torch.tensor([-0.2, 0.15]))
+    how = {"method": BY_CODE[name], "rtol": 1e-3, "atol": 1e-3, "counted": double}
+    # In float32 another rounding may make another step of one that is just accepted.
+    run = solve(field, lambda x: (ctrnn.WarpedPath(ctrnn.LinearPath(x, ts), clock), clock.speed), x, h0, **how)
+    agree("compiled", run, 1e-11 if double else 1e-2)
+    assert (lanes.lane_written in written, rows.written in written) == (width == 3, width == 7)
+
+
+def test_what_goes_back_is_counted_as_it_is_evaluated(monkeypatch):
+    field, x, h0 = ctrnn.gated(2, 3).double(), normal(4, 5, 2), normal(5, 3).requires_grad_()
+    for most in (6, 0):  # in lanes, and in rows
+        monkeypatch.setattr(solves, "MOST_UNITS_IN_LANES", most)
+        with kernels_for_all("compiled"):
+            solved = integrate(field, ctrnn.HeldPath(x), h0, torch.arange(5.0), method="dopri5", **TIGHT)
+            solved.hs.sum().backward()
+        assert solved.stats["engine"] == "compiled"
+        assert solved.stats["nfe_backward"] == 6 * max(solved.stats["accepted_steps_of_samples"])  # six slopes lead to a state
 
 
 @pytest.mark.records  # a program that is kept is not written again
