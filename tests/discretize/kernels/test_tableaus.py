@@ -89,7 +89,7 @@ def numbers(values, given):
     return [found[value] for value in values]
 
 
-LONG = ("dopri8", "random 9")  # to record these takes a second of processor time
+LONG = ("dopri5", "dopri8", "random 7", "random 9")  # to record these takes half a second of processor time, or more
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] if name in LONG else []) for name in PAIRS])
