@@ -67,12 +67,13 @@ class ClassContents(NamedTuple):
     """Holds what is in a class of this project.
 
     `values`: all of it; `exchanged`: the names of methods that other code has put there; `constants`: those of its numbers, words
-    and tuples.
+    and tuples; `first`: the names that were there when the class was looked at first.
     """
 
     values: tuple[object, ...]
     exchanged: tuple[str, ...]
     constants: tuple[str, ...]
+    first: frozenset[str]
 
 
 _contents: dict[type, ClassContents] = {}  # as they were when a class was looked at last
@@ -85,7 +86,7 @@ def own_code(thing: object, kind: type) -> str | None:
         if cls is kind:
             break
         for name in vars(cls):
-            if name not in WORDS and hasattr(kind, name):
+            if name not in WORDS and hasattr(kind, name) and not (is_of_ours(cls) and _is_put_back(cls, name)):
                 return f"`{cls.__name__}.{name}`"
     for name in vars(thing):
         if name not in WORDS and callable(getattr(kind, name, None)):
@@ -116,10 +117,22 @@ def contents_of(kind: type) -> ClassContents:
     if before is not None and len(values) == len(before.values) and all(map(is_, values, before.values)):
         return before
     items = [(name, value) for name, value in vars(kind).items() if name not in WORDS]
-    exchanged = tuple(name for name, value in items if not _is_written_for(value, name, kind))
+    first = frozenset(vars(kind)) if before is None else before.first
+    theirs = [name for name, value in items if not _is_written_for(value, name, kind)]
+    exchanged = tuple(name for name in theirs if name in first or not _is_inherited(kind, name))
     constants = tuple(name for name, value in items if isinstance(value, NUMBERS))
-    contents = _contents[kind] = ClassContents((*values,), exchanged, constants)
+    contents = _contents[kind] = ClassContents((*values,), exchanged, constants, first)
     return contents
+
+
+def _is_put_back(kind: type, name: str) -> bool:
+    """Return whether a class of this project has what it inherits under a name, by assignment after an exchange."""
+    return name not in contents_of(kind).first and _is_inherited(kind, name)
+
+
+def _is_inherited(kind: type, name: str) -> bool:
+    base = next((base for base in kind.__mro__[1:] if name in vars(base)), None)
+    return base is not None and vars(base)[name] is vars(kind)[name]
 
 
 def _is_written_for(value: object, name: str, kind: type) -> bool:

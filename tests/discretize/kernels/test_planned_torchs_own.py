@@ -376,6 +376,26 @@ def test_a_step_whose_method_was_exchanged_is_none_of_torchs_function(monkeypatc
         assert_close(flat(each(X)), flat(by_steps(each, X)), rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("kind", "name"), [(DiscreteRNN, "forward"), (type(ctrnn.gru(1, 1).candidate), "forward"), (Euler, "counted")]
+)
+def test_calls_are_repeated_again_once_a_method_that_is_inherited_was_exchanged_and_put_back(kind, name, monkeypatch):
+    assert name not in vars(kind)
+    module, method = planned(partial(one, "GRU"), X), getattr(kind, name)
+
+    def other(*given, **how):
+        return method(*given, **how)
+
+    monkeypatch.setattr(kind, name, other)  # which takes it out again at the end
+    module(X)
+    assert not runs_at_once(module, X)
+    setattr(kind, name, method)
+    for _ in range(12):
+        module(X)
+    assert runs_at_once(module, X)
+    assert_close(flat(module(X)), flat(by_steps(module, X)), rtol=0, atol=1e-12)
+
+
 def start(module, kind, form):
     """States to begin with, as a tensor or as torch gives an LSTM's; none."""
     number = len(fields(module))
