@@ -136,10 +136,10 @@ def integrate(
              delays: of an equation f(t, h, past), past[k] the state delay k ago: positive numbers, a tensor of them, which may
              require a gradient, or functions t -> d(t). A `DelayedField` has its own. history: what such a field or equation was
              before ts[0]: a state, held; a path; a function t -> (batch, state), or another `Trajectory`; None: h0, held. It
-             need not end in h0. While a trajectory is read, or a function that no polynomial gives to rounding, all samples
-             take the same steps. Adaptive methods solve all by the method of steps, with knots where jumps are seen again; steps
-             of fixed length read between the states they ended with. Gradients go to delays and the history too. Forwards in
-             time, events without `reset`.
+             need not end in h0. While a function is read that no polynomial gives to rounding, or a trajectory that is none of an
+             adaptive solve with delays, as long as they are, all samples take the same steps. Adaptive methods solve all by the
+             method of steps, with knots where jumps are seen again; steps of fixed length read between the states they ended
+             with. Gradients go to delays and the history too. Forwards in time, events without `reset`.
              events: `Event`s, found to the tolerance of the solve, sample by sample; of fixed steps between their ends, a step
              to a time within one being the same step, shorter; after a stop steps begin anew, adaptive ones with the longest
              before it. Crossings nearer than rounding moves them are at one time. The result's `events` has what they crossed.

@@ -1,7 +1,8 @@
 """What a user says was before a solve with delays, as a path: a state, a path, a function of time, or a trajectory.
 
-A function that a polynomial gives to rounding is read as that, by kernels and by steps in torch, so that each sample takes steps
-of its own. Where it is none, and of a trajectory, all samples step together as long as it is read, for it tells one time at once.
+A function that a polynomial gives to rounding is read as that, by kernels and by steps in torch, and a solve that is as long as
+the delays as those of its steps, so that each sample takes steps of its own. Other functions and trajectories tell one time at
+once: as long as they are read all samples step together.
 """
 
 from __future__ import annotations

@@ -145,7 +145,7 @@ class Past(SolvedPast):
 
     history: Path = field(kw_only=True)
 
-    def until(self, stop: float, begin: float) -> FunctionPath:
+    def until(self, stop: float, begin: float) -> Path:
         """Return what was passed until `stop` as the history of a solve that reads it from `begin` on, and hold no more of it."""
         solved = SolvedPast(self.start, self.h0, self.since(begin - SAME * max(abs(begin), abs(stop))))
         first = solved.blocks[0][0] if solved.blocks else self.start
@@ -155,6 +155,8 @@ class Past(SolvedPast):
             earlier = passed.parts if isinstance(passed, _Passed) else [(self.history.interval[0], self._before)]
             parts = [part for part, (later, _) in pairwise([*earlier, *parts]) if later > begin] + parts
         begin = max(begin, parts[0][0])
+        if len(parts) == 1 and solved.blocks:
+            return SolvedPath(solved, (begin, stop), _Passed(parts))
         knots = [knot for knot in [*self.history.knots.detach().tolist()[1:-1], self.start] if begin < knot <= self.start]
         return FunctionPath(_Passed(parts), (parts[0][0], stop), self.h0.shape[1], knots)
 
@@ -171,6 +173,36 @@ class _Passed:
     def __call__(self, t: Tensor) -> Tensor:
         place = bisect.bisect([start for start, _ in self.parts], float(t.detach()))
         return self.parts[max(place - 1, 0)][1](t)
+
+
+class SolvedPath(GatheredPath):
+    r"""A solution between two times as the history of a solve that goes on from it, each sample at its own time.
+
+    Args:    solved: what holds the steps as polynomials; ends: the two times; f: the same, one time for all.
+    """
+
+    own_times = True
+
+    def __init__(self, solved: SolvedPast, ends: tuple[float, float], f: _Passed) -> None:
+        self.knots: Tensor = torch.tensor(ends, dtype=torch.float64, device="cpu")
+        self.pieces, self.f = Pieces.joined([pieces for *_, pieces in solved.blocks]), f
+
+    @cached_property
+    def batch(self) -> int:
+        return self.pieces.begin.shape[1]
+
+    def gather(self, k: int | Tensor) -> Data:
+        return (torch.arange(self.batch, device="cpu"),)
+
+    def evaluate(self, data: Data, t: Tensor) -> Tensor:
+        (samples,) = data
+        if t.dim() in (1, 3):
+            return torch.stack([self.evaluate(data, each) for each in t.unbind()])
+        times = checks.time_on(t, torch.device("cpu")).reshape(-1)
+        return self.pieces.at(samples.expand(max(len(samples), len(times))), times.expand(max(len(samples), len(times))))
+
+    def differentiate(self, data: Data, t: Tensor) -> Tensor:
+        return jvp(lambda at: self.evaluate(data, at), (t,), (torch.ones_like(t),))[1]
 
 
 @dataclass(frozen=True)
@@ -262,7 +294,7 @@ class PastPath(GatheredPath):
         numbers = numbers.clamp(max=self._last) if numbers.dim() > 1 else numbers
         rows = numbers.numpy()
         of_history = sorted({int(k) for each in self._of_history for k in each[rows].flat if k >= 0})
-        if of_history and self.history.degree is None:
+        if of_history and self.history.degree is None and not isinstance(self.history, SolvedPath):
             return NO_POLYNOMIAL
         parts = [pieces for k in of_history if (pieces := _pieces_of(self.history, k)) is not None]
         if len(parts) < len(of_history):
@@ -338,6 +370,8 @@ MOST_PARTS = 1024
 def _pieces_of(history: Path, number: int) -> Pieces | None:
     """Return a piece of a history in parts of degree 5, to rounding; None where that takes too many."""
     begin, end = history.knots.detach()[number : number + 2]
+    if isinstance(history, SolvedPath):
+        return history.pieces
     if history.degree == 0:
         begins = begin.expand(history.batch)
         return Pieces.constant(begins, history.evaluate(history.gather(number), begin).expand(history.batch, -1))

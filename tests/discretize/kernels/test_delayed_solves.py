@@ -223,6 +223,21 @@ def test_a_smooth_function_as_history_is_a_polynomial_by_which_each_sample_steps
     agree("compiled", run, 1e-12)
 
 
+@pytest.mark.parametrize("batch", [1, 3])
+def test_a_solve_goes_on_from_another_in_kernels(batch):
+    def run(fused):
+        field, x = Echo(2, [0.7, 0.4], learn=True), drawn(4, batch, 2, seed=1)
+        h0, path = (9 * drawn(batch, 2)).requires_grad_(), ctrnn.HeldPath(x, torch.linspace(0, 3, 5, **TWICE))
+        first = integrate(field, path, h0, torch.tensor([0.0, 1.3]), fused=fused, **FINE)
+        then = integrate(field, path, first.hs[-1], torch.tensor([1.3, 2.9]), history=first, fused=fused, **FINE)
+        found = torch.autograd.grad(then.hs[-1].square().sum(), [h0, field.delays, field.gate])
+        steps = torch.tensor(then.stats["steps_of_samples"], **TWICE)
+        results = {"hs": then.hs.detach(), "steps": steps, "between": then(torch.tensor([1.9], **TWICE)).detach()}
+        return results | {f"gradient {k}": each for k, each in enumerate(found)}, then.stats
+
+    agree("compiled", run, 1e-12)
+
+
 @pytest.mark.parametrize("fused", [False, "always"])
 def test_a_polynomial_of_a_history_is_the_function_that_was_given(fused):
     """dh/dt = h(t - 1) is solved by the integral of its history."""
