@@ -346,7 +346,7 @@ class _DelayedSolve:
             pieces.append(steps.pieces())
             if self.events:  # a sample may have been stopped a little later than its steps end
                 pieces.append(Pieces.constant(part.ts[-1], solved.hs[-1]))
-            self.counts.evaluations += steps.counts.evaluations
+            self.counts.evaluations += steps.counts.evaluations * (len(inner) + 1)  # of each block
             self.counts.work += steps.counts.work
         if self.events:
             pieces.append(Pieces.constant(self.ends.clamp(begin, end), solved.hs[-1]))
