@@ -12,7 +12,7 @@ cotangents, from the last stage to the first. One turn beyond a sample's first s
     $READ, $FLOW, $SPEED, $REPORT   the input at a time, an evaluation, the clock's speed, and the counts of each sample
     $STEP, $KEEP, $REPLAY           back through a step: the input of a stage, and an evaluation, with values kept for $BACK
     $BACK, $GIVE                    the derivative of an evaluation, and the cotangent of the input
-    $STATES, $COTANGENTS, ...       of a method that is a program: what attempts.py writes
+    $STATES, $COTANGENTS, ...       of a method: what attempts.py writes
     C_, M_ and a width's name       a row's columns of that width, and which of them there are
 """
 
@@ -210,16 +210,14 @@ def forward(
         last = tl.where(mode == 2, ROUNDS, mode + 1)
         for number in range(first, last):
             call = tl.where(mode == 1, ROUNDS, number)
-            at_round = table + 3 * call
+            at_round = table + ROW * call
             inside = tl.where(mode == 2, alive, guessing) & ((number > 0) | ~known)
             $DIFFERENTIATE
-            y = h
             if mode == 1:
-                y = h + length_of_step * tl.load(at_slopes + C_STATE, mask=inside & unit, other=0.0)
+                slope = tl.load(at_slopes + C_STATE, mask=inside & unit, other=0.0)
+                tl.store(at_y + C_STATE, h + length_of_step * slope, mask=inside & unit)
             $STATES
             at_slope = at_slopes + number * STATE
-            tl.debug_barrier()
-            tl.store(at_y + C_STATE, y, mask=inside & unit)
             $ROUND
         inside = alive
         if mode == 2:
@@ -362,21 +360,19 @@ def backward(
         length = tl.load(lengths + here, mask=inside, other=1.0)
         length_of_step = dt.to(REAL)
         for call in range(REPLAYED):
-            at_round = table + 3 * (ROUNDS + 1 + call)
+            at_round = table + ROW * (ROUNDS + 1 + call)
             place = tl.load(at_round + 2).to(tl.int64)
+            at_kept = stages_kept + ((turn * EVALUATIONS + place) * batch + rows) * KEPT
             $DIFFERENTIATE
-            y = h
             $STATES_BACK
             at_slope = at_slopes + call * STATE
             $ROUND
         at_of_end = at_of_ys + PULLED * STATE + C_STATE
         tl.store(at_of_end, of_end, mask=there & unit)
         for call in range(PULLED):
-            at_round = table + 3 * (ROUNDS + 1 + REPLAYED + call)
+            at_round = table + ROW * (ROUNDS + 1 + REPLAYED + call)
             place = tl.load(at_round + 2).to(tl.int64)
             tl.debug_barrier()
-            q = tl.where(inside & unit, 0.0, 0.0).to(REAL)
-            $NO_DRIFT
             $COTANGENTS
             at_of_y = at_of_ys + call * STATE
             $PULL
@@ -391,8 +387,6 @@ def backward(
 # A round of an attempt that is made again, and one of the way back: the cotangent q of a slope.
 REPLAY = """
 time = tau + tl.load(at_round + 1) * dt
-at_kept = stages_kept + ((turn * EVALUATIONS + place) * batch + rows) * KEPT
-tl.store(at_kept + C_STATE, y, mask=inside & unit)
 $KEEP
 tl.debug_barrier()
 $REPLAY
@@ -404,11 +398,14 @@ PULL = """
 time = tau + tl.load(at_round + 1) * dt
 at_kept = stages_kept + ((turn * EVALUATIONS + place) * batch + rows) * KEPT
 at_operands = operands + ((turn * EVALUATIONS + place) * batch + rows) * OPERANDS
+tl.debug_barrier()
 if SPEEDS > 0:
+    q = tl.load(at_q + C_STATE, mask=inside & unit, other=0.0)
     q = speed_of_clock(speeds + here * SPEEDS, SPEEDS, time, length, inside).to(REAL) * q
     $OF_FLOW
-tl.store(at_q + C_STATE, q, mask=inside & unit)
-tl.debug_barrier()
+    tl.debug_barrier()
+    tl.store(at_q + C_STATE, q, mask=inside & unit)
+    tl.debug_barrier()
 $BACK
 tl.debug_barrier()
 $GIVE
@@ -428,7 +425,6 @@ at_of_ys = at_slopes + REPLAYED * STATE
 at_method = at_of_ys + (PULLED + 1) * STATE
 """,
     "$DIFFERENTIATE": "",
-    "$NO_DRIFT": "",
     "$OF_FLOW": "",
     "$PULL": PULL,
     "$PULL_DERIVATIVES": "",

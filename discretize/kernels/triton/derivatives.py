@@ -153,22 +153,21 @@ at_input = at_of_x + 2 * COLUMNS
 at_slopes = at_input + 2 * COLUMNS
 at_of_ys = at_slopes + REPLAYED * STATE
 at_of_along = at_of_ys + (PULLED + 1) * STATE
-at_flow = at_of_along + 2 * STATE
+at_of_drift = at_of_along + 2 * STATE
+at_flow = at_of_drift + STATE
 {BUFFERS}
 at_method = at_matrix + FACTORS_BACK * (STATE + 1) * STATE
 """,
     "$DIFFERENTIATE": DERIVATIVES.replace("DIFFERENTIATED", "DIFFERENTIATED_BACK"),
     "$FRESH": "",
-    "$NO_DRIFT": "of_drift = q",
     "$OF_FLOW": """
 if GIVES_DRIFT:
     change = change_of_clock(speeds + here * SPEEDS, SPEEDS, tau, length, inside).to(REAL)
-    q += change * of_drift  # of which the slope at the start is a part
+    at_start = inside & unit & (call == PULLED - 1)  # the slope there is a part of the derivative by the time
+    q += change * tl.load(at_of_drift + C_STATE, mask=at_start, other=0.0)
 """,
     "$PULL": f"""
 {_of_field(PULL)}
-if kind > 0.0:
-    tl.store(at_q + C_STATE, q, mask=inside & unit)
 at_slope = at_of_y
 $OPERATIONS_BACK
 """,
@@ -176,22 +175,23 @@ $OPERATIONS_BACK
 of_jacobian = tl.where(inside & unit, 0.0, 0.0).to(REAL)
 of_time = of_jacobian
 for pair in range(PAIRS):
-    left = tl.where(inside & unit, 0.0, 0.0).to(REAL)
-    right = left
-    $SIDES
     time = tau
+    at_round = table + ROW * (ROUNDS + 1 + REPLAYED + PULLED + pair)
     at_kept = along_kept + ((turn * PAIRS + pair) * batch + rows) * KEPT_ALONG
     at_operands = along_operands + ((turn * PAIRS + pair) * batch + rows) * OPERANDS_ALONG
-    if SPEEDS > 0:
-        left = speed_of_clock(speeds + here * SPEEDS, SPEEDS, tau, length, inside).to(REAL) * left
     tl.debug_barrier()
-    tl.store(at_q + C_STATE, left, mask=inside & unit)
+    $SIDES
     tl.store(at_kept + C_STATE, h, mask=inside & unit)
-    tl.store(at_kept + STATE + C_STATE, right, mask=inside & unit)
     $KEEP_ALONG
     at_slope = at_flow
     at_of_y = at_of_along
     tl.debug_barrier()
+    if SPEEDS > 0:
+        q = tl.load(at_q + C_STATE, mask=inside & unit, other=0.0)
+        q = speed_of_clock(speeds + here * SPEEDS, SPEEDS, tau, length, inside).to(REAL) * q
+        tl.debug_barrier()
+        tl.store(at_q + C_STATE, q, mask=inside & unit)
+        tl.debug_barrier()
     $REPLAY_ALONG
     tl.debug_barrier()
     $BACK_ALONG
@@ -203,9 +203,6 @@ tl.debug_barrier()
 """,
     "$ROUND": f"""
 {_of_field(REPLAY)}
-if kind > 0.0:
-    tl.debug_barrier()
-    tl.store(at_y + C_STATE, y, mask=inside & unit)
 $OPERATIONS_AGAIN
 """,
     "$ROWS": "stages_kept, operands, along_kept, along_operands,\n$ROWS_IN_TIME",
@@ -215,7 +212,7 @@ ROWS_IN_TIME = "time_kept, time_operands,"
 
 PULL_DRIFT = """
 if GIVES_DRIFT:
-    $OF_DRIFT
+    of_drift = tl.load(at_of_drift + C_STATE, mask=inside & unit, other=0.0)
     time = tau
     at_kept = time_kept + (turn * batch + rows) * KEPT_IN_TIME
     at_operands = time_operands + (turn * batch + rows) * OPERANDS_IN_TIME

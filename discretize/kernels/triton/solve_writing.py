@@ -68,13 +68,13 @@ class SolveText:
 
     def widths(self, method: AttemptText) -> tuple[int, int]:
         """Numbers in memory of a sample forwards and backwards, as $BUFFERS has them."""
-        step, again, back = map(len, method.rounds)
+        step, again, back, _ = map(len, method.rounds)
         scratch = [sum(needs.scratch for needs in each) for each in (self.forward, self.backward)]
         vectors, inputs = (step + 2, again + back + 2), (1, 1)
         if self.implicit:
             matrices = [self.state * (self.state + factors * (self.state + 1)) for factors in method.factors]
             scratch = [of + numbers for of, numbers in zip(scratch, matrices, strict=True)]
-            vectors, inputs = (step + 6, again + back + 8), (2, 4)
+            vectors, inputs = (step + 6, again + back + 9), (2, 4)
         forward, backward = (
             of + count * self.state + inputs_of * self.columns
             for of, count, inputs_of in zip(scratch, vectors, inputs, strict=True)
