@@ -228,6 +228,8 @@ class _Branches:
         first, last = min(weights), max(weights)
         apart = gcd(*(place - first for place in weights)) or 1
         columns, mask = self.last.out.columns_of(self.width)
+        # As wide as what is loaded, where every column of a tile is a unit.
+        mask = f"{mask} & ({columns.removeprefix(' + ')} < {self.width})" if mask == "inside" and columns else mask
         row, count = f"table + {self.sums} + {{{len(self.weights)}}}", (last - first) // apart + 1
         self.weights += [weights.get(place, 0.0) for place in range(first, last + 1, apart)]
         found = f"weighted({row}, {{{count}}}, {at} + {{{first * self.width}}}{columns}, {{{apart * self.width}}}, {mask})"

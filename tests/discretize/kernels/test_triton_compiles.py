@@ -66,7 +66,8 @@ def solving(text: SolveText, method, units, dtype):
 @pytest.mark.parametrize(("dtype", "real", "stored"), TYPES)
 def test_solves_compile(dtype, real, stored):
     gated = ctrnn.gated(3, 5, dtype=dtype), 10
-    for (field, columns), how in ((gated, HELD), (gated, CURVED), ((Lorenz().to(dtype), 1), HELD)):
+    full = ctrnn.gated(3, 16, dtype=dtype), 32  # every column of a tile is a unit
+    for (field, columns), how in ((gated, HELD), (gated, CURVED), (full, HELD), ((Lorenz().to(dtype), 1), HELD)):
         text = program_of(FlowModule(field, columns), {"x": True}, dtype, solve_writer(dtype)).written
         for method in (ADAPTIVE_METHODS["dopri5"], METHODS["Relaxed"]):
             compiles(solving(text, method, field.state_size, dtype), real, stored, how, NUMBERS)
