@@ -61,6 +61,12 @@ def compared(results: Results) -> pd.DataFrame:
     return where(results.rows, rate=RATE)
 
 
+def held(results: Results) -> pd.DataFrame:
+    """Select networks of which it is known what becomes of trials whose last input is held."""
+    rows = compared(results)
+    return rows.dropna(subset=["invented"]) if "invented" in rows else rows.iloc[:0]
+
+
 def verdicts(rows: pd.DataFrame) -> str | None:
     """Count networks by the verdict of `breakdown`, the most frequent first."""
     counted = rows["verdict"].dropna().value_counts() if "verdict" in rows else pd.Series(dtype=int)
@@ -72,7 +78,7 @@ class DaleSteps(Study):
 
     name = "ctrnn-steps-dale"
     question, claim, source, prior_work, *resolutions = words_beside(__file__)
-    minutes: ClassVar = {"smoke": 0.5, "small": 40, "paper": 400}
+    minutes: ClassVar = {"smoke": 0.5, "small": 20, "paper": 75}
     may_diverge = True
     sizes: ClassVar = scales(
         hidden=(10, 64, 64),
@@ -152,7 +158,7 @@ class DaleSteps(Study):
             y="invented",
             panels=("task", "{}"),
             lines=("units", NAMES),
-            data=compared,
+            data=held,
             x_label="dt/τ",
             y_label="share invented",
             x_log=True,
