@@ -215,6 +215,7 @@ def test_pairs_at_which_both_starts_fail_or_only_one_is_run_say_nothing():
     (part,) = chrono_rates._oftener(pd.concat([pairs(5, 0), one_run]))
     assert "alone chrono at 5 and standard at 0" in part.evidence
     assert chrono_rates._oftener(pairs(5, 0).head(0)) == []
+    assert chrono_rates._oftener(pairs(5, 0).head(1)) == []  # of standard alone
 
 
 def test_thirty_pairs_show_a_share_of_a_quarter_in_four_cases_of_five():

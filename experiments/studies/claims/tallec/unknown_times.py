@@ -92,7 +92,7 @@ class UnknownTimes(Study):
 
     name = "unknown-times"
     question, claim, source, prior_work, *resolutions = words_beside(__file__)
-    minutes: ClassVar = {"smoke": 0.3, "small": 7, "paper": 5300}
+    minutes: ClassVar = {"smoke": 0.3, "small": 8, "paper": 5300}
     sizes: ClassVar = {
         "smoke": Sizes(hidden=8, steps={12: 40}, every=10, held_out=100, rates=[1e-2], seeds=1, choosing=1, again=1),
         "small": Sizes(hidden=32, steps={100: 2000}, every=50, held_out=250, rates=RATES, seeds=8, choosing=2, again=8),
