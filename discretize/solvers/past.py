@@ -301,11 +301,9 @@ class PastPath(GatheredPath):
             return NO_POLYNOMIAL
         parts += [] if self._solved is None else [self._solved]
         low, high = (np.ascontiguousarray([each[rows, side] for each in self._inside]) for side in (0, 1))
-        starts = np.array(self.blocks)
-        block = np.searchsorted(starts, begins if begins.ndim == 1 else begins[:, 0], "right") - 1
-        if len(starts) > 1:  # a block reads what was before it began, and no further by rounding
-            high = np.minimum(high, starts[block])
-            low = np.minimum(low, high)
+        block = np.searchsorted(self.blocks, begins if begins.ndim == 1 else begins[:, 0], "right") - 1
+        high = np.minimum(high, np.array(self.blocks)[block].reshape(-1, *[1] * (begins.ndim - 1)))  # as `_before`
+        low = np.minimum(low, high)
         return SeenPast(Pieces.joined(parts), torch.stack(delays), low, high, self._of_path[numbers], block)  # type: ignore[arg-type]
 
     def by(self, path: Path, pieces: Pieces, delays: Tensor) -> PastPath:
@@ -351,7 +349,9 @@ class PastPath(GatheredPath):
                 self._solved, self.following = self.after(self.following())._solved, None
             assert self._solved is not None
             times, (low, high) = time.reshape(-1).expand(len(samples)), self._inside[lag.number][number].tolist()
-            return self._solved.at(samples, times, times.detach().clamp(low, max(low, high)))
+            if len(self.blocks) == 1:  # it reads what was before: later, by rounding, samples with fewer steps have none
+                high = min(high, self.blocks[0])
+            return self._solved.at(samples, times, times.detach().clamp(min(low, high), high))
         parts = [part if part.dim() == 0 or len(part) == 1 else part[samples] for part in self.history.gather(piece)]
         state = self.history.evaluate(parts, time)
         return state.expand(len(samples), -1)

@@ -53,13 +53,13 @@ def solved_with_past(model: Model, request: SolveRequest, tensors: Sequence[Any]
     whole = copy.copy(whole)
     whole.own_times = True  # a kernel's samples step on their own
     run = _BlockRun(model, request, keep)
-    run.whole, run.several = whole, several
+    assert isinstance(whole.driven.path, PastPath)
+    run.whole, run.several, run.begins = whole, several, whole.driven.path.blocks
     states = KernelSolve.apply(run, *tensors) if wanted else run.forward(*tensors)
     hs, of_steps = run.parted(states)
     edges = run.edges[run.edges <= run.reached]
     kept = None if run.taken is None else run.of_graph(run.taken, of_steps)
     if several and kept is not None:
-        assert isinstance(whole.driven.path, PastPath)
         passed = run.of_graph(kept, of_steps.detach())
         whole.driven.path.following = Continuation(run.control.method, whole, passed).pieces
     hs = hs if run.failed.cause == 0 else hs[: len(edges)]
@@ -68,10 +68,11 @@ def solved_with_past(model: Model, request: SolveRequest, tensors: Sequence[Any]
 
 class _BlockRun(KernelRun):
     """Runs blocks by the kernel. `whole`: their chain as torch reads it; `several`: whether there are
-    several of them; `taken`: the steps, without gradients."""
+    several of them; `begins`: of each; `taken`: the steps, without gradients."""
 
     whole: Chain
     several: bool
+    begins: Sequence[float]
     taken: KeptSteps | None
 
     def forward(self, projected: Tensor, h0: Tensor, *others: Any) -> Tensor:
@@ -179,6 +180,7 @@ class _BlockRun(KernelRun):
         starts = np.flatnonzero(np.diff(seen.block, prepend=-1)).tolist()
         for first, end in pairwise([*starts, len(chain)]):
             block = chain.part(first, end)
+            read.blocks = [self.begins[seen.block[first]]]
             block.path = SegmentInput(read, block.path.pieces)
             states, steps = self._steps_of(block, kept[first])
             kept |= {first + edge: h for edge, h in states.items()}

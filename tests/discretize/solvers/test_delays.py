@@ -386,6 +386,22 @@ def test_the_past_of_a_chain_of_short_solves_is_kept_as_long_as_it_is_read():
         discretize.integrate(fading, None, at, torch.tensor([3.0, 4.0]), delays=2.0, history=history)
 
 
+@pytest.mark.kernels
+@pytest.mark.parametrize(("fused", "method"), [(False, "dopri5"), ("always", "bosh3"), ("always", "dopri5")])
+def test_a_sample_with_fewer_steps_than_its_neighbour_reads_no_step_that_it_did_not_take(fused, method):
+    """0.22 + 0.11 - 0.11 is more than 0.22, where a block begins, and its past ends."""
+    f = lambda t, h, past: torch.cos(9 * h) + past[0]  # noqa: E731
+    how = {"delays": 0.11, "fused": fused, "method": method, "rtol": 1e-5, "atol": 1e-7}
+
+    def solved(h0):
+        return discretize.integrate(f, None, h0, torch.tensor([0.0, 2.0]), **how)
+
+    calm, wild = torch.zeros(1, 1), torch.full((1, 1), 3.0)
+    alone, beside = solved(calm), solved(torch.cat([calm, wild]))
+    assert beside.stats["steps_of_samples"][0] == alone.stats["steps_of_samples"][0]
+    assert_close(beside.hs[:, :1], alone.hs, rtol=1e-13, atol=0)
+
+
 def test_a_held_history_that_jumps_before_a_chain_of_short_solves_is_stepped_to_its_jump():
     held = ctrnn.HeldPath(torch.tensor([1.0, 3.0]).reshape(2, 1, 1), torch.tensor([-1.0, -0.5, 0.0]))
     at, history, steps = torch.ones(1, 1), held, 0
