@@ -116,7 +116,7 @@ give_changing(of_projected + first_row, batch * COLUMNS, through, rate, of_x, se
 tl.debug_barrier()
 """
 # The slope by the time of the clock stays beside that by the time of the segment, of the first call.
-FLOW = "tl.store(at_flow + C_STATE, slope, mask=inside & unit & (call == 0))"
+FLOW = "tl.store(at_flow + C_STATE, slope, mask=inside & unit & (rows * 0 + call == 0))"
 SPEED_KEPT = SPEED.replace("tl.debug_barrier()", f"tl.debug_barrier()\n    {FLOW}", 1)
 
 
@@ -163,7 +163,7 @@ at_method = at_matrix + FACTORS_BACK * (STATE + 1) * STATE
     "$OF_FLOW": """
 if GIVES_DRIFT:
     change = change_of_clock(speeds + here * SPEEDS, SPEEDS, tau, length, inside).to(REAL)
-    at_start = inside & unit & (call == PULLED - 1)  # the slope there is a part of the derivative by the time
+    at_start = inside & unit & (rows * 0 + call == PULLED - 1)  # the slope there is a part of the derivative by the time
     q += change * tl.load(at_of_drift + C_STATE, mask=at_start, other=0.0)
 """,
     "$PULL": f"""
