@@ -39,7 +39,7 @@ class LyapunovSpectrum:
     r"""Exponents, the largest first, per application of a map or per unit of time of a flow.
 
     `errors`: their standard errors, from means over blocks of the run; `h`: the states at the end. A run that left all bounds
-    has nan.
+    has nan. An exponent is -inf, and its error nan, along what a map sends to one point, as a relu that is off does.
 
     Shape:   exponents and errors (n, count), h (n, state).
     """
@@ -182,7 +182,8 @@ def _orthonormal(moved: Tensor) -> tuple[Tensor, Tensor]:
     """Return Q and |R_ii|."""
     if moved.shape[-1] == 1:  # without LAPACK, which takes its matrices one by one
         size = moved.norm(dim=-2, keepdim=True)
-        return moved / size, size[..., 0]
+        anywhere = torch.full_like(moved, moved.shape[-2] ** -0.5)  # where nothing is left, as a matrix of zeros has a Q
+        return torch.where(size == 0, anywhere, moved / size), size[..., 0]
     Q, R = torch.linalg.qr(moved)
     return Q, R.diagonal(dim1=-2, dim2=-1).abs()
 

@@ -197,3 +197,14 @@ def test_a_phase_plane_of_a_map_has_arrows_to_the_next_state():
     at = torch.from_numpy(arrows.XY)
     assert_close(torch.from_numpy(np.stack([arrows.U, arrows.V], -1)), euler(at) - at, rtol=1e-9, atol=1e-9)
     assert len(at) == 400
+
+
+@pytest.mark.parametrize("count", [None, 1])
+@pytest.mark.parametrize("units", [1, 3])
+def test_what_a_map_sends_to_one_point_has_the_exponent_minus_infinity(units, count):
+    """Of h <- relu(1 - 2 h) a cycle goes through 1, where the derivative is 0: differences are gone after one round."""
+    off_and_on = discretize.Map(lambda p, h: torch.relu(1 - 2 * h))
+    spectrum = discretize.lyapunov(off_and_on, torch.full((2, units), 0.1), intervals=40, count=count)
+    assert torch.equal(spectrum.exponents, torch.full((2, count or units), -math.inf))
+    assert torch.equal(spectrum.dimension, torch.zeros(2))
+    assert torch.equal(spectrum.h.unique(), torch.tensor([0.0])) or torch.equal(spectrum.h.unique(), torch.tensor([1.0]))
