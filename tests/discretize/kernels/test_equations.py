@@ -184,7 +184,7 @@ class Folded(ctrnn.VectorField):
 def folded():
     """Three samples, of which the second needs pseudo-time."""
     x = torch.full((2, 3, 1), 0.1, dtype=DOUBLE)
-    x[:, 1] = 3.2
+    x[:, 1] = 3.3  # at 3.2 it hangs on the rounding of some processors whether pseudo-time ends
     return x, torch.tensor([[-2.0], [-1.0], [1.0]], dtype=DOUBLE)
 
 
