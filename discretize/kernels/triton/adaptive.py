@@ -18,7 +18,20 @@ cotangents, from the last stage to the first. One turn beyond a sample's first s
 
 from __future__ import annotations
 
-__all__ = ["BACKWARD", "EXPLICIT", "EXPLICIT_BACK", "FORWARD", "GIVE", "HELPERS", "KEEP", "READ", "SPEED"]
+__all__ = [
+    "BACKWARD",
+    "EVALUATION",
+    "EXPLICIT",
+    "EXPLICIT_BACK",
+    "FORWARD",
+    "GIVE",
+    "HELPERS",
+    "KEEP",
+    "PULL",
+    "READ",
+    "REPLAY",
+    "SPEED",
+]
 
 HELPERS = '''
 @triton.jit

@@ -31,7 +31,7 @@ from discretize.kernels.triton.lines import Lines, Needs, padded
 from discretize.kernels.triton.matrices import OPERATIONS, factoring
 from discretize.kernels.triton.passes import Pass
 
-__all__ = ["METHOD", "AttemptText", "Round", "attempt_text"]
+__all__ = ["METHOD", "AttemptRound", "AttemptText", "attempt_text"]
 
 FIRST_NAME = 1 << 20  # behind the names that the field's lines make
 METHOD = 3  # the number of its program: those of a field and its derivatives are less
@@ -40,7 +40,7 @@ MADE = re.compile(r"^\s*(v\d+) = ", re.MULTILINE)
 OF_FIELD, NOTHING = 0, -1  # kinds of rounds; those of operations with J are above 0
 
 
-class Round(NamedTuple):
+class AttemptRound(NamedTuple):
     """A turn of the loop: a call of the field or back through it, or an operation with J; `call`: the number of the slope;
     `place`: of the call among those that are made again, or of the matrix that is solved with; `branch` and `numbers`: which
     lines lead to it, and what these read."""
@@ -52,7 +52,7 @@ class Round(NamedTuple):
     numbers: tuple[float, ...] = ()
 
 
-Rounds: TypeAlias = tuple[Round, ...]
+Rounds: TypeAlias = tuple[AttemptRound, ...]
 Led: TypeAlias = tuple[int, tuple[float, ...]]
 Term: TypeAlias = tuple[str, int, float, int]
 
@@ -119,7 +119,7 @@ class AttemptText:
         step, *others = self.rounds
         table = list[float]()
         for each in (*step, None, *(each for rounds in others for each in rounds)):
-            at = Round(OF_FIELD) if each is None else each
+            at = AttemptRound(OF_FIELD) if each is None else each
             row = [at.kind, 1.0 if each is None else nodes[at.call], at.place, at.branch, *at.numbers]
             table += [*row, *[0.0] * (self.row - len(row))]
         return [*table, *self.sums[0], *self.sums[1]]
@@ -130,8 +130,8 @@ def attempt_text(values: ProgramValues) -> AttemptText:
     if values.sums:
         raise UnknownOperation("its method learns, and gradients to a method's own tensors have no kernel")
     calls = AttemptCalls(values)
-    step = _Step(calls)
-    back = _WayBack(calls, step.reads_drift)
+    step = _StepRounds(calls)
+    back = _BackRounds(calls, step.reads_drift)
     return AttemptText(
         tuple((word, tuple(lines)) for word, lines in (step.text | back.text).items()),
         step.needs,
@@ -263,20 +263,20 @@ class _Branches:
 
     def rounds_of(self, made: Iterable[Value | None], evaluations: Sequence[int], led: Sequence[Led]) -> Rounds:
         """What rounds do; evaluations: the numbers of the calls that are made again."""
-        rounds = list[Round]()
+        rounds = list[AttemptRound]()
         for value, by in zip(made, led, strict=True):
             if value is None:
-                rounds.append(Round(NOTHING, START, 0, *by))
+                rounds.append(AttemptRound(NOTHING, START, 0, *by))
             elif value.operation in ("call", "pullback"):
                 number = value.settings[0]
-                rounds.append(Round(OF_FIELD, number, evaluations.index(number), *by))
+                rounds.append(AttemptRound(OF_FIELD, number, evaluations.index(number), *by))
             else:
                 place = self.factors.index(value.of[0]) if value.operation == "jacobian_solve" else 0
-                rounds.append(Round(_kind(value), START, place, *by))
+                rounds.append(AttemptRound(_kind(value), START, place, *by))
         return tuple(rounds)
 
 
-class _Step(_Branches):
+class _StepRounds(_Branches):
     """The rounds of a step."""
 
     sums = "SUMS"
@@ -300,7 +300,7 @@ class _Step(_Branches):
         self.rounds: Rounds = self.rounds_of(made, range(calls.count), led)
 
 
-class _WayBack(_Branches):
+class _BackRounds(_Branches):
     """The rounds that are made again, and those that go back."""
 
     sums = "SUMS_BACK"
@@ -333,7 +333,7 @@ class _WayBack(_Branches):
         self.text |= self.head("$BACKWARD")
         self.again: Rounds = self.rounds_of(again, sorted(numbers), led_again)
         self.rounds: Rounds = self.rounds_of(back, sorted(numbers), led_back)
-        self.pairs: Rounds = tuple(Round(OF_FIELD, START, 0, *by) for by in led)
+        self.pairs: Rounds = tuple(AttemptRound(OF_FIELD, START, 0, *by) for by in led)
 
     def _made(self, to_start: Value, numbers: Sequence[int]) -> tuple[Sequence[Value | None], list[Value], int]:
         """What is made again, of these calls, what is made of cotangents, the slope at the start last, and where derivatives of
