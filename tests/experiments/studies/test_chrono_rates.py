@@ -152,6 +152,7 @@ def test_runs_that_were_not_there_make_a_lead_no_smaller():
 
 def test_a_lead_that_is_smaller_than_at_the_printed_rate_is_told_by_pairs():
     assert answers(SOONER, printed={(200, "standard"): 16_000})[-1] == "yes"
+    assert answers(SOONER, every("uniform-gates"), printed={(200, "standard"): 16_000})[-1] == "yes"  # of two starts alone
     assert answers(SOONER, printed_late=every("standard"))[-1] == "yes"  # and more so, had they been trained to the end
     assert answers(SOONER, printed={(200, "chrono"): 16_000 / 3}, printed_late=every("standard"))[-1] == "undecided"
     assert answers(SOONER, printed={(200, "standard"): 200_000}, printed_late=every("chrono"))[-1] == "undecided"
