@@ -140,7 +140,7 @@ class KernelRun:
         self.chain: Chain = self.request.chain
         self.engine: AdaptiveEngine = self.request.engine
         self.control: StepControl = self.engine.control
-        by_code = self.model.method is not None and is_program(self.control.method)
+        by_code = self.model.method is not None and self.model.method.kernel.read is not None
         if by_code and torch.is_grad_enabled():  # as the method is now, for derivatives later
             self.control = replace(self.control, method=copy.deepcopy(self.control.method))
         if self.carried is None and self.engine.carried is not None:
@@ -293,8 +293,10 @@ class KernelRun:
     def _program_numbers(self, written: WrittenMethod, method: EmbeddedMethod) -> dict[str, Any]:
         """The program of a method, and what its derivatives cost."""
         self.of_method: Any = written.given
-        cost = method.attempt_cost(self.chain.segment(0), self.chain.field.state_size)
-        derivatives = cost - (method.evaluations - method.reads_start) if method.implicit else 0
+        derivatives = 0
+        if method.implicit:
+            cost = method.attempt_cost(self.chain.segment(0), self.chain.field.state_size)
+            derivatives = cost - (method.evaluations - method.reads_start)
         self.used: int = written.evaluations_back + derivatives + written.pairs
         return {"method": ctypes.addressof(self.of_method[0]), "jacobian_cost": derivatives}
 
