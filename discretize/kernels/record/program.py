@@ -29,6 +29,7 @@ from discretize.kernels.record.equations import no_matrix, recorded_solution
 from discretize.kernels.record.lowering import is_known, zones_of
 from discretize.kernels.record.phases import ProgramValues
 from discretize.kernels.record.recording import (
+    LinesNotRecordedError,
     ModuleRecord,
     UnknownOperation,
     UnknownSizes,
@@ -231,11 +232,21 @@ def program_of(module: CodeModule, wanted: Mapping[str, bool], dtype: torch.dtyp
     Raises:  Unknown, with the line of code, where no kernel can be written; ValueError where torch cannot record the code.
     """
     compat.require(compat.RECORDING)
+    try:
+        return _program(module, wanted, dtype, write, lines=False)
+    except LinesNotRecordedError:
+        return _program(module, wanted, dtype, write, lines=True)
+
+
+def _program(
+    module: CodeModule, wanted: Mapping[str, bool], dtype: torch.dtype, write: Writer[Text], lines: bool
+) -> Program[Text]:
+    """As `program_of`; lines: whether they are recorded. Raises: LinesNotRecordedError where one is to be named and is not."""
     differentiated = getattr(module, "is_differentiated", True)
     learned = [weight.requires_grad and differentiated for weight in weights_of(module)]
     moved = ("h", *(name for name in module.samples if name != "h" and wanted.get(name))) if differentiated else ()
     widths = module.samples | {"cotangent": module.answer}
-    joint, has_gradient = _joint_record(module, moved, learned, widths, dtype)
+    joint, has_gradient = _joint_record(module, moved, learned, widths, dtype, lines)
     read = zones_of(joint.graph, {placeholder: name for name, (placeholder,) in joint.inputs.items()}, dtype)
     following, *cotangents = joint.returned
     answers = iter(cotangents)
@@ -253,6 +264,7 @@ def _joint_record(
     learned: Sequence[bool],
     widths: Mapping[str, int],
     dtype: torch.dtype,
+    lines: bool,
 ) -> tuple[ModuleRecord, list[bool]]:
     """Record a module with its gradients to `moved` samples and learned weights; tell which there are."""
     weights = {str(place): weight.detach() for place, weight in enumerate(weights_of(module))}
@@ -275,7 +287,7 @@ def _joint_record(
         return [following, *(gradient for gradient in gradients if gradient is not None)]
 
     ways, sizes = decompositions(is_known, all_of_torch=True), UnknownSizes({"batch": 3})
-    recorded = record(ways, joint, weights, widths, sizes, dtype, module.device)
+    recorded = record(ways, joint, weights, widths, sizes, dtype, module.device, lines)
     if recorded.asked:
         raise UnknownOperation(
             f"its code makes a number of the size of the batch{recorded.asked_at}; `h.shape[0]` in place of `len(h)` does not"

@@ -37,6 +37,7 @@ __all__ = [
     "FILLED_BY",
     "RESHAPES",
     "SAME_NUMBERS",
+    "LinesNotRecordedError",
     "ModuleRecord",
     "UnknownOperation",
     "UnknownSizes",
@@ -84,6 +85,10 @@ Decompositions = Mapping["compat.OpOverload", Callable[..., Any]]
 
 class UnknownOperation(NotImplementedError):  # noqa: N818 - said of the operation, as KeyError's kin say it of the key
     """Raised for a tensor operation, on which line, that a kernel or a reading in SymPy is not written for here."""
+
+
+class LinesNotRecordedError(Exception):
+    """Raised where an operation is to be named by its line in a graph that was recorded without lines."""
 
 
 class UnknownSizes:
@@ -221,13 +226,14 @@ def record(
     sizes: UnknownSizes,
     dtype: torch.dtype,
     device: torch.device | None = None,
+    lines: bool = True,
 ) -> ModuleRecord:
     r"""Record the core operations that code does on tensors without values.
 
     Args:    ways: in which operations are taken apart, `decompositions`; code: of weights and arguments, as `as_function` makes
              it; weights: by name, tensors like them, or their shapes; widths: of each argument, a tuple of them for one of
              several tensors; sizes: that of the batch, and those of the shapes and widths that have none; dtype, device: of the
-             arguments.
+             arguments; lines: whether each operation is recorded with its line of code, which takes a sixth of the time.
     Raises:  ValueError, with the line of code, where the code branches on values or torch cannot follow it; `compat.Missing`.
     """
     batch = sizes.by_name.get("batch", 1)
@@ -239,20 +245,19 @@ def record(
             argument: tuple(torch.empty(batch, n, dtype=dtype, device=device) for n in parts) for argument, parts in split.items()
         }
     arguments = tuple(parts if argument in several else parts[0] for argument, parts in made.items())
-    graph, structure, constants = _graph(ways, code, like, arguments)
+    graph, structure, constants = _graph(ways, code, lines, like, arguments)
     # As `new_zeros(0)`, which on a GPU torch makes of every `logsigmoid` and does not read.
     graph.eliminate_dead_code()
     placed = iter(graph.find_nodes(op="placeholder"))
     parameters = {next(placed).name: name for name in weights}
     inputs = {argument: tuple(next(placed).name for _ in parts) for argument, parts in split.items()}
     returned: Any = graph.output_node().args[0]
-    asked = sizes.asked, sizes.line.strip() and sizes.line
-    any_batch = "batch" in sizes.by_name
-    return ModuleRecord(graph, parameters, inputs, several, constants, tuple(returned), structure, dtype, any_batch, *asked)
+    of_sizes = "batch" in sizes.by_name, sizes.asked, sizes.line.strip() and sizes.line
+    return ModuleRecord(graph, parameters, inputs, several, constants, tuple(returned), structure, dtype, *of_sizes)
 
 
 def _graph(
-    ways: Decompositions, code: Callable[..., object], *arguments: object
+    ways: Decompositions, code: Callable[..., object], lines: bool, *arguments: object
 ) -> tuple[Graph, compat.TreeSpec, dict[str, Tensor]]:
     """Record a graph; return it with the structure of what the code returns, whose leaves the graph returns, and the values of
     tensors that the code makes or keeps, by placeholder, which come after those of the arguments."""
@@ -263,12 +268,13 @@ def _graph(
         structures.append(structure)
         return leaves
 
-    how: Any = {"decomposition_table": ways, "tracing_mode": "symbolic", "record_stack_traces": True}
+    how: Any = {"decomposition_table": ways, "tracing_mode": "symbolic", "record_stack_traces": lines}
     with _in_the_user_s_words():
         recorded = compat.make_fx(flat, **how)(*arguments)
         if any(map(is_in_place, recorded.graph.nodes)):  # the code's, or those of torch's own kernels
             with compat.preserve_node_meta():
                 recorded = compat.make_fx(functionalize(Interpreter(recorded).run), **how)(*arguments)
+    recorded.graph.output_node().meta["without lines"] = not lines
     return recorded.graph, structures[0], _constants(recorded)
 
 
@@ -279,14 +285,13 @@ def is_in_place(node: Node) -> bool:
 
 def operation_name(node: Node) -> str:
     """`add` of torch.ops.aten.add.Tensor: the overloads of an operation do the same."""
-    name = str(node.target)
-    for namespace in ("aten.", "prims.", "ctrnn."):
-        name = name.removeprefix(namespace)
-    return name.partition(".")[0]
+    return re.sub(r"^(aten|prims|ctrnn)\.", "", str(node.target)).partition(".")[0]
 
 
 def source_line(node: Node) -> str:
-    """Where in the user's code an operation comes from."""
+    """Where in the user's code an operation comes from. Raises: LinesNotRecordedError."""
+    if node.graph.output_node().meta.get("without lines"):
+        raise LinesNotRecordedError
     frames = _user_frames(node)
     return ": ".join(filter(None, frames[-1][2:])) if frames else "a line that torch does not tell"
 
