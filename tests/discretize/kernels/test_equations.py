@@ -119,7 +119,7 @@ def test_gradients_are_those_of_differences():
 
 
 def test_second_derivatives_are_those_of_the_steps():
-    field = made("plain")
+    field = made("gated per unit")
     x, h_0 = given(field, 2, DOUBLE)
     second = []
     for fused in ("always", False):
@@ -246,7 +246,7 @@ def test_a_sample_that_is_not_solved_from_its_state_is_solved_from_where_the_lea
 
 
 def test_samples_that_are_nan_are_refused_as_by_steps():
-    field = made("plain")
+    field = made("gated per unit")
     said = []
     for fused in ("always", False):
         x, h_0 = given(field, 2, DOUBLE)
