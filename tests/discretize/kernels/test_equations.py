@@ -1,6 +1,6 @@
 """Kernels solve the equations of implicit steps as the steps do: states, all gradients, and what has no solution."""
 
-from functools import partial
+from functools import cache, partial
 
 import own_fields
 import pytest
@@ -194,13 +194,19 @@ def answers(field, fused, x, h_0):
     return rnn.stats, [output.detach(), *torch.autograd.grad(output.square().sum(), [*field.parameters()])]
 
 
+@cache
+def folded_by_steps():
+    """Its answers, of which half a second is pseudo-time."""
+    return answers(Folded(), False, *folded())[1]
+
+
 def test_kernels_follow_pseudo_time_where_two_solutions_have_merged():
     field, (x, h_0) = Folded(), folded()
     with kernels_for_all("compiled"):
         stats, mine = answers(field, "always", x, h_0)
     assert stats["engine"] == "compiled"
     assert float(mine[0][0, 1]) > 3  # the far one
-    assert_close(mine, answers(field, False, x, h_0)[1], rtol=1e-12, atol=1e-14)
+    assert_close(mine, folded_by_steps(), rtol=1e-12, atol=1e-14)
 
 
 def test_a_call_that_a_kernel_leaves_unsolved_is_solved_by_steps(monkeypatch):
@@ -217,7 +223,7 @@ def test_a_call_that_a_kernel_leaves_unsolved_is_solved_by_steps(monkeypatch):
         stats, mine = answers(field, "always", x, h_0)
     assert stats["engine"] == "steps"
     assert stats["engine_why"].endswith("steps go further")
-    assert_close(mine, answers(field, False, x, h_0)[1], rtol=0, atol=0)  # by the same steps
+    assert_close(mine, folded_by_steps(), rtol=0, atol=0)  # by the same steps
 
 
 class Switch(ctrnn.VectorField):

@@ -13,6 +13,7 @@ import discretize
 from experiments import __main__ as command_line
 from experiments.breakdown import trained
 from experiments.code_files import imported
+from experiments.reports import svg
 
 
 @pytest.fixture(autouse=True)
@@ -53,9 +54,15 @@ def test_the_page_of_a_saved_model_has_the_numbers_of_the_function(tmp_path, fil
     assert any(element.text == found.verdict for element in page.elements)
 
 
+def undrawn(*_):
+    return "<svg></svg>"
+
+
 @pytest.mark.parametrize("integrator", ["euler", "exact"])
-def test_a_run_is_looked_at_on_its_test_by_the_measure_of_its_task(tmp_path, integrator, capsys):
-    # Kernels of two steps are compiled, and two commands load what they need.
+def test_a_run_is_looked_at_on_its_test_by_the_measure_of_its_task(tmp_path, integrator, capsys, monkeypatch):
+    # Two commands load what they need. The figure, half a second, is drawn of one.
+    if integrator == "exact":
+        monkeypatch.setattr(svg, "_draw", undrawn)
     small = ["hidden=4", "steps=1", "batch=4", "evaluation=4", "checkpoint_every=1"]
     settings = [word for pair in small for word in ("--set", pair)]
     (tmp_path / "mine.py").write_text("import ctrnn\n\nFIELDS = {'mine': ctrnn.plain}\n")
@@ -76,6 +83,7 @@ def test_a_run_is_looked_at_on_its_test_by_the_measure_of_its_task(tmp_path, int
 
 def test_a_saved_model_may_have_a_class_of_ones_own(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(svg, "_draw", undrawn)
     (tmp_path / "mine.py").write_text(OWN)
     field = vars(imported("mine.py"))["Mine"]
     ctrnn.save("model.safetensors", discretize.DiscreteRNN(field(2)), known={"Mine": field})
