@@ -308,8 +308,7 @@ def _sooner(claim: str, rows: pd.DataFrame, T: int) -> ClaimPart:
         return ClaimPart(claim, None, f"not run yet: T = {T}")
     runs = {name: where(rows, T=T, start=name) for name in ("standard", "chrono")}
     steps = ", ".join(f"{name} {steps_in_words(same)} at {same['rate'].iloc[0]:g}" for name, same in runs.items())
-    more = "more than " if runs["standard"]["late"].any() else ""
-    evidence = f"{steps}; {more}{number(2 ** lead.mean())} times as soon, by leads in doublings"
+    evidence = f"{steps}; {_times(lead, where(rows, T=T), 'standard')} as soon, by leads in doublings"
     return _judged(claim, Compared(paired(lead), COUNTS, printed=False), evidence, where(rows, T=T), "standard")
 
 
@@ -318,8 +317,15 @@ def _always(claim: str, rows: pd.DataFrame, Ts: Sequence[int], start: str, effec
     if any(lead.empty for lead in found.values()):
         return ClaimPart(claim, None, f"not run yet: {start if sooner == 'chrono' else sooner} at some T")
     each = {f"T = {T}": Compared(paired(lead), effect, printed=False) for T, lead in found.items()}
-    times = ", ".join(f"{number(2 ** lead.mean())} times at T = {T}" for T, lead in found.items())
+    times = ", ".join(f"{_times(lead, where(rows, T=T), start, sooner)} at T = {T}" for T, lead in found.items())
     return _judged(claim, EveryComparison(each), f"{times}; in doublings", rows, start, sooner)
+
+
+def _times(lead: pd.Series, rows: pd.DataFrame, start: str, sooner: str = "chrono") -> str:
+    """Write how many times as soon it is there, which is a bound where runs of one of the two are late."""
+    bounds = {(True, False): "more than ", (False, True): "less than ", (True, True): "as counted "}
+    late = tuple(bool(where(rows, start=name)["late"].any()) for name in (start, sooner))
+    return f"{bounds.get(late, '')}{number(2 ** lead.mean())} times"
 
 
 def _judged(
@@ -338,9 +344,8 @@ def _smaller(own: pd.DataFrame, printed: pd.DataFrame, T: int) -> ClaimPart:
     change = (at_print - at_own).dropna()
     if len(change) < 2:
         return ClaimPart(claim, None, f"not run yet: two seeds at {PRINTED:g}")
-    before, now = (number(2 ** lead.mean()) for lead in (at_print, at_own))
-    more = "more than " if where(printed, late=True).size else ""
-    evidence = f"{more}{before} times as soon at {PRINTED:g}, {now} times at rates of their own; in doublings"
+    before, now = _times(at_print, printed, "standard"), _times(at_own, where(own, T=T), "standard")
+    evidence = f"{before} as soon at {PRINTED:g}, {now} at rates of their own; in doublings"
     judged = Compared(paired(change), SMALLER, printed=False)
     if any(where(own, T=T, start=start)["late"].any() for start in ("standard", "chrono")):
         return ClaimPart(claim, None, f"{evidence}: {judged}, but runs were not there")
@@ -354,14 +359,14 @@ def _again(rows: pd.DataFrame) -> list[ClaimPart]:
     T, parts = rows["T"].max(), []
     for sooner, start in TOLD:
         claim = f"at T = {T}, by more seeds, {NAMES[sooner]} {'is' if sooner == 'chrono' else 'are'} there sooner than "
-        claim, lead = f"{claim}{NAMES[start]} at all, by a tenth", paired(leads(rows, T, start, sooner))
+        by_seeds = leads(rows, T, start, sooner)
+        claim, lead = f"{claim}{NAMES[start]} at all, by a tenth", paired(by_seeds)
         if lead.count < 2:
             parts.append(ClaimPart(claim, None, f"not run yet: two more seeds of {start if sooner == 'chrono' else sooner}"))
             continue
         shown = number(2 ** (AT_ALL + lead.told_apart()))
         seen = f"a lead of {shown} times is one that {lead.count} seeds show in four cases of five"
-        more = "more than " if where(rows, start=start, late=True).size else ""
-        evidence = f"{more}{number(2**lead.mean)} times; {seen}; in doublings"
+        evidence = f"{_times(by_seeds, rows, start, sooner)}; {seen}; in doublings"
         parts.append(_judged(claim, Compared(lead, AT_ALL, printed=False), evidence, rows, start, sooner))
     return parts
 
