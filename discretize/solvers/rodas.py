@@ -92,9 +92,10 @@ def _solver(step: Tensor, jacobian: Tensor) -> Callable[[Tensor], Tensor]:
         diagonal = 1 - step * jacobian
         return lambda right: right / diagonal
     unit = torch.eye(jacobian.shape[-1], dtype=jacobian.dtype, device=jacobian.device)
-    # A singular matrix gives what is not finite, and the step is tried again, shorter.
-    factors, pivots, _ = torch.linalg.lu_factor_ex(unit - step[..., None] * jacobian)
-    return lambda right: torch.linalg.lu_solve(factors, pivots, right[..., None])[..., 0]
+    # The transpose, as in kernels: so rounding is relative to the largest number of a row, and a slow unit's keeps its digits
+    # beside a stiff one's. A singular matrix gives what is not finite, and the step is tried again, shorter.
+    factors, pivots, _ = torch.linalg.lu_factor_ex((unit - step[..., None] * jacobian).transpose(-2, -1))
+    return lambda right: torch.linalg.lu_solve(factors, pivots, right[..., None], adjoint=True)[..., 0]
 
 
 def _jacobian(slope: SlopeFunction, tau: Tensor, h: Tensor) -> Tensor:

@@ -121,6 +121,11 @@ class ShiftedJacobian(_Matrix):
     def __matmul__(self, vectors: Tensor) -> Tensor:
         return _by_columns(self.product, vectors)
 
+    def transpose(self, one: int, other: int) -> _Transpose:
+        if {one % 3, other % 3} != {1, 2}:
+            raise _unknown("a transpose over samples")
+        return _Transpose(self)
+
     def product(self, v: Tensor) -> Tensor:
         """a v + b J v: (batch, state) -> (batch, state)."""
         if _is_zero(self.b):
@@ -142,15 +147,29 @@ class ShiftedJacobian(_Matrix):
         return ShiftedJacobian(self.jacobian, a, b)
 
 
-class _Factors(_Matrix):
-    """What torch returns of a factorization, of which solves alone are known; `inverse`: or the inverse, for products."""
+class _Transpose(_Matrix):
+    """The transpose of a + b J, which can be factored, to solve with its adjoint."""
 
     def __init__(self, of: ShiftedJacobian) -> None:
         super().__init__(of.jacobian)
         self.of = of
 
+
+class _Factors(_Matrix):
+    """What torch returns of a factorization, of which solves alone are known; `inverse`: or the inverse, for products."""
+
+    def __init__(self, of: ShiftedJacobian | _Transpose) -> None:
+        super().__init__(of.jacobian)
+        self.of = of
+
     def __matmul__(self, vectors: Tensor) -> Tensor:
-        return _by_columns(self.of.solve, vectors)
+        return self.solve(vectors)
+
+    def solve(self, vectors: Tensor, *, adjoint: bool = False) -> Tensor:
+        matrix = self.of.of if isinstance(self.of, _Transpose) else self.of
+        if adjoint == (matrix is self.of):
+            raise _unknown("a solve with its transpose")
+        return _by_columns(matrix.solve, vectors)
 
 
 class Identities(TorchFunctionMode):
@@ -222,7 +241,9 @@ def _solved(matrix: ShiftedJacobian, right: Tensor) -> Tensor:
     return matrix.solve(right) if right.dim() == 2 else _by_columns(matrix.solve, right)
 
 
-def _factored(matrix: ShiftedJacobian, *, pivot: bool = True, check_errors: bool = False) -> tuple[_Factors, _Matrix, _Matrix]:
+def _factored(
+    matrix: ShiftedJacobian | _Transpose, *, pivot: bool = True, check_errors: bool = False
+) -> tuple[_Factors, _Matrix, _Matrix]:
     return _Factors(matrix), _Matrix(matrix.jacobian), _Matrix(matrix.jacobian)
 
 
@@ -250,7 +271,7 @@ RULES: dict[str, Callable[..., Any]] = {
     "solve_ex": lambda matrix, right: (_solved(matrix, right), _Matrix(matrix.jacobian)),
     "lu_factor": lambda matrix, **how: _factored(matrix, **how)[:2],
     "lu_factor_ex": _factored,
-    "lu_solve": lambda factors, _, right: factors @ right,
+    "lu_solve": lambda factors, _, right, *, adjoint=False: factors.solve(right, adjoint=adjoint),
     "inv": _Factors,
     "inverse": _Factors,
 }
