@@ -3,7 +3,7 @@ r"""Newton's method for the equation of an implicit step, u = a + tau F(u), and 
     A (u' - u) = a + tau F(u) - u,    A = 1 - tau J(u),    J = dF/du
 
 Every sample is solved on its own: its correction is damped until the next one would be smaller, and its iteration ends when
-every unit's correction is down to rounding, of what that unit has been on the way, or its residual to that of its own terms.
+every unit's correction is down to rounding, of that unit or its guess, or its residual to that of its own terms.
 So units may be of any sizes beside one another. Where that fails, u first follows
 du/ds = a + tau F(u) - u in pseudo-time, whose stationary points are the solutions, by linearly implicit steps that grow
 towards them.
@@ -93,7 +93,7 @@ def _solution(equation: _Equation, guess: Tensor) -> Tensor:
         raise _failed(equation, guess, ~torch.isfinite(equation.a).all(-1, keepdim=True))
     u, unsolved = guess, torch.ones_like(guess[..., :1], dtype=torch.bool)
     for start in (_as_given, _linearly_implicit, _relaxed):
-        u, unsolved = _newton(equation, torch.where(unsolved, start(equation, guess), u), unsolved)
+        u, unsolved = _newton(equation, torch.where(unsolved, start(equation, guess), u), unsolved, guess)
         if not bool(unsolved.any()):
             return u
     raise _failed(equation, u, unsolved)
@@ -111,8 +111,8 @@ def _linearly_implicit(equation: _Equation, guess: Tensor) -> Tensor:
     return u
 
 
-def _newton(equation: _Equation, u: Tensor, unsolved: Tensor) -> tuple[Tensor, Tensor]:
-    """Damped Newton iterations of the unsolved samples; and which are unsolved after them."""
+def _newton(equation: _Equation, u: Tensor, unsolved: Tensor, guess: Tensor) -> tuple[Tensor, Tensor]:
+    """Damped Newton iterations of the unsolved samples from u; and which are unsolved after them."""
     off, share = equation.residual(u), torch.ones_like(u[..., :1])
     rounding, reached, least = ROUNDINGS * torch.finfo(u.dtype).eps, u.abs(), torch.finfo(u.dtype).tiny
     # Below `least` numbers lose digits: a decayed state is solved to what is left of them.
@@ -121,7 +121,8 @@ def _newton(equation: _Equation, u: Tensor, unsolved: Tensor) -> tuple[Tensor, T
         factors, acts = equation.factors(pull), pull.abs()
         correction = _solved(factors, off)
         # What a correction leaves is about its square: one that is down to the root of a rounding is the last.
-        small = correction.abs() <= (1e-3 * rounding) ** 0.5 * reached
+        # Not in terms of `reached`: far from all solutions, where u has been once, all that follows is small.
+        small = correction.abs() <= (1e-3 * rounding) ** 0.5 * guess.abs().maximum(u.abs())
         terms = (equation.a.abs() + u.abs() + _times(acts, u.abs())).clamp(min=least)
         last = (small | (off.abs() <= rounding * terms)).all(-1, keepdim=True)
         share = torch.where(last, torch.ones_like(share), (2 * share).clamp(max=1.0))

@@ -170,6 +170,13 @@ def test_a_state_without_a_solution_is_the_error_of_the_steps_which_take_it_alon
     assert (mine.sample, mine.unit) == (theirs.sample, theirs.unit) == (1, 0)
 
 
+@pytest.mark.parametrize("push", [0.5, 0.7, 1.5, 3.0])
+def test_kernels_solve_no_equation_without_a_solution_because_an_iteration_was_far_away(push):
+    rnn = module(Square().float(), "always", dt=1.0)
+    with kernels_for_all(), pytest.raises(StepError, match="no solution of u = a"):
+        rnn(torch.full((1, 1, 1), push, dtype=SINGLE), torch.full((1, 2), 0.1, dtype=SINGLE))
+
+
 class Folded(ctrnn.VectorField):
     """Two solutions of a step have merged and vanished beside h = -1 where x is above 3, and a third one is far away."""
 

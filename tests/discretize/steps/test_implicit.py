@@ -113,6 +113,20 @@ def test_an_equation_without_a_solution_is_an_error_that_names_sample_and_unit(s
     assert len(stopped.value.trajectory.ts) == 3
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("h", [0.0, 0.1, 1.0, 20.0])
+def test_no_equation_without_a_solution_is_solved_because_an_iteration_was_far_away(h, dtype):
+    """u = h + tau (1 + u^2) has none; held leaks begin an iteration at u = 1e4, beside which all its corrections are small."""
+
+    class Away(ctrnn.VectorField):
+        def flow(self, projected, h):
+            return projected + h**2
+
+    for tau in (1.5, 2.0, 3.0, 4.5):
+        with pytest.raises(discretize.StepError, match="no solution of u = a"):
+            discretize.BackwardEuler()(Away(1, 1), torch.ones(1, 1, dtype=dtype), torch.full((1, 1), h, dtype=dtype), tau)
+
+
 @pytest.mark.parametrize("step", IMPLICIT, ids=repr)
 @pytest.mark.parametrize("sizes", [(1e-7, 1e-7), (1e-7, 1e4)], ids=["small", "beside a large unit"])
 def test_units_of_any_sizes_satisfy_their_own_equations(step, sizes):

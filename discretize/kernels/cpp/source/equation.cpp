@@ -25,14 +25,14 @@ class Newton final : public Equation {
         field.read(0, 0, x);
         this->a = a, this->tau = tau;
         std::memcpy(rows[U], guess, n * sizeof(real));
-        bool solved = iterate();
+        bool solved = iterate(guess);
         if (!solved) {
             hold(guess);
-            solved = iterate();
+            solved = iterate(guess);
         }
         if (!solved) {
             relax(guess);
-            solved = iterate();
+            solved = iterate(guess);
         }
         std::memcpy(to, rows[U], n * sizeof(real));
         return solved;
@@ -122,12 +122,13 @@ class Newton final : public Equation {
         return found;
     }
 
-    // Every unit's correction is down to rounding of what it has been on the way, or its residual to that of its own terms.
-    bool is_last() {
+    // Every unit's correction is down to rounding of it or its guess, or its residual to that of its own terms. Not of what it has
+    // been on the way: far from all solutions, where u has been once, all that follows is small.
+    bool is_last(const real* guess) {
         act(rows[U]);
         for (std::size_t i = 0; i < n; ++i) {
             const real u = rows[U][i], terms = larger_of(real(__builtin_fabs(a[i]) + __builtin_fabs(u)) + rows[ACTS][i], TINY);
-            if (!(__builtin_fabs(rows[CORRECTION][i]) <= small * rows[REACHED][i]) &&
+            if (!(__builtin_fabs(rows[CORRECTION][i]) <= small * larger_of(real(__builtin_fabs(guess[i])), real(__builtin_fabs(u)))) &&
                 !(__builtin_fabs(rows[OFF][i]) <= ROUNDING * terms))
                 return false;
         }
@@ -136,7 +137,7 @@ class Newton final : public Equation {
 
     static real larger_of(real a, real b) { return a > b || a != a ? a : b; }
 
-    bool iterate() {
+    bool iterate(const real* guess) {
         real *u = rows[U], *moved = rows[MOVED], *off = rows[OFF], *correction = rows[CORRECTION];
         real share = 1;
         residual(u, off);
@@ -145,7 +146,7 @@ class Newton final : public Equation {
             at.differentiate(0, field.at(0)[0], u);
             at.factor(0, 1, -tau);
             solve_for(off, correction);
-            if (is_last()) {
+            if (is_last(guess)) {
                 for (std::size_t i = 0; i < n; ++i) u[i] += correction[i];
                 residual(u, off);
                 solve_for(off, correction);
