@@ -61,7 +61,13 @@ def points_in_other_units(dice: Dice) -> list[Difference]:
     starts = starts[:, : network.units]
     s, c = _units(dice, network.units)
     plain, other = Flow(network), Flow(_in_units(network, s, c))
-    found = _same_points("fixed points", _points(other, starts * s) / s, _points(plain, starts))
+    ours, theirs = _points(other, starts * s) / s, _points(plain, starts)
+    if len(ours) != len(theirs):  # sizes are counted to a power of two: Newton's method may end elsewhere, from a start between
+        starts = torch.cat([starts, ours, theirs])
+        ours, theirs = _points(other, starts * s) / s, _points(plain, starts)
+    found = _same_points("fixed points", ours, theirs)
+    if len(ours) != len(theirs):
+        return found
     growths = [discretize.fixed_points(system, h).growth.sort().values for system, h in ((plain, starts), (other, starts * s))]
     found.append(Difference("growth", float((growths[1] * c - growths[0]).abs().amax()) if len(growths[0]) else 0.0, 1e-7))
     dt = dice.number(1.0, 3.0)
