@@ -25,6 +25,7 @@ from ctrnn.own_code import computes_as
 __all__ = ["MOST_TERMS", "PolynomialPath", "coefficients", "gives", "nodes", "polynomial_of", "terms_needed"]
 
 MOST_TERMS = 32  # from here on a piece is not taken for a polynomial
+MOST_COMPARED = 1 << 14  # times on a piece, to tell whether it is a polynomial
 SPARE = 2  # coefficients beyond the last that matters, by which a polynomial is known
 ROUNDING = 16  # times what a float leaves out
 
@@ -91,13 +92,22 @@ def polynomial_of(path: Path) -> HeldPath | LinearPath | PolynomialPath | str:
     return (HeldPath if terms == 1 else PolynomialPath).unchecked(polynomial.flatten(0, 1), path.knots)
 
 
-def gives(polynomial: Path, path: Path) -> bool:
-    """Return whether a polynomial of a path gives it to rounding between the nodes that it was made of, too."""
+def gives(polynomial: Path, path: Path, spacing: float | None = None) -> bool:
+    """Return whether a polynomial of a path gives it to rounding between the nodes that it was made of, too; spacing: at times no
+    further apart than that, if given, False where these are more than `MOST_COMPARED`."""
+    counts, widest = [MOST_TERMS + 1], float(path.knots.detach().diff(dim=0).max())
+    if spacing is not None and spacing * counts[0] < 2 * widest:  # nodes are widest apart in the middle
+        if 2 * widest > spacing * MOST_COMPARED:
+            return False
+        counts.append(math.ceil(2 * widest / spacing))
     with torch.no_grad():
-        expected = _values(path, MOST_TERMS + 1)
-        off = (_values(polynomial, MOST_TERMS + 1) - expected).abs().amax(1)
-        allowed = checks.time_on(_rounding(path), off.device)[:, None, None] * expected.abs().amax((0, 1))
-        return bool((off <= allowed).all())
+        for count in counts:
+            expected = _values(path, count)
+            off = (_values(polynomial, count) - expected).abs().amax(1)
+            allowed = checks.time_on(_rounding(path), off.device)[:, None, None] * expected.abs().amax((0, 1))
+            if not bool((off <= allowed).all()):
+                return False
+    return True
 
 
 def nodes(terms: int) -> Tensor:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import bisect
 import inspect
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -123,9 +124,14 @@ def solve_delayed(
         )
     path = _path_of(field, path, h0, times)
     if not settings.adaptive:
-        begin = Beginning(h0, float(times[0].min()), lags_of(field))
+        begin = Beginning(h0, float(times[0].min()), lags_of(field), _longest_step(times, settings))
         return stepped(field, path, h0, times, settings, speed, None if history is None else begin.history(history), check)
     return _DelayedSolve(field, path, h0, times, settings, speed, history, solve, events).run()
+
+
+def _longest_step(times: Tensor, settings: Settings) -> float:
+    between = float(times.detach().diff(dim=0).max()) if len(times) > 1 else math.inf
+    return between if settings.max_step is None else min(between, settings.max_step)
 
 
 def _path_of(field: DelayedField, path: Path | None, h0: Tensor, times: Tensor) -> Path:
@@ -205,7 +211,7 @@ class _DelayedSolve:
                 f"`delays` are as short as {shortest:g}, and a solve goes from one to the next: more than {MOST_BLOCKS:,} "
                 f"times until t = {self.end:g}. Leave so short a delay out, or take DiscreteRNN."
             )
-        self.begin = Beginning(h0, self.start, self.lags)
+        self.begin = Beginning(h0, self.start, self.lags, settings.max_step)
         self._read(field, path)
         checks.within("ts", times, *self.path.interval)
         self.past = Past(self.start, h0, history=self.begin.history(history))

@@ -36,11 +36,12 @@ def check_knots(name: str, path: Path) -> None:
 
 @dataclass(frozen=True)
 class Beginning:
-    """Makes a path of what a user says was before the start of a solve from h0 (batch, state)."""
+    """Makes a path of what a user says was before the start of a solve from h0 (batch, state); longest: a step."""
 
     h0: Tensor
     start: float
     lags: Sequence[Lag]
+    longest: float | None = None
 
     def earliest(self, t: float) -> float:
         """Return the earliest time that is read at t."""
@@ -81,7 +82,7 @@ class Beginning:
             came = f"{states.shape[-1]} of {states.dtype}"
             raise ValueError(f"`history` must give states like h0, {h0.shape[1]} units of {h0.dtype}, got {came}.")
         self.check_batch("history", given)
-        return for_many(given if goes_on else _as_polynomial(given), len(h0))
+        return for_many(given if goes_on else _as_polynomial(given, self.longest), len(h0))
 
     def _going_on(self, earlier: Trajectory, ends: Tensor) -> Path:
         """The path of another solve; of one with delays it has slopes, which learned delays need."""
@@ -99,9 +100,10 @@ class Beginning:
         return FunctionPath(earlier, (start, stop), self.h0.shape[1])
 
 
-def _as_polynomial(path: Path) -> Path:
-    """Return a function of time as the polynomial that gives it to rounding; as it is where none does, or it has gradients."""
+def _as_polynomial(path: Path, longest: float | None) -> Path:
+    """Return a function of time as the polynomial that gives it to rounding; as it is where none does, or it has gradients.
+    longest: a step is, so that a pulse that such steps see is no polynomial."""
     if type(path) is not FunctionPath:
         return path
     polynomial = polynomial_of(path)
-    return path if isinstance(polynomial, str) or not gives(polynomial, path) else polynomial
+    return path if isinstance(polynomial, str) or not gives(polynomial, path, longest / 2 if longest else None) else polynomial

@@ -738,3 +738,17 @@ def test_delays_are_learned_in_single_precision_where_knots_nearly_meet():
         return torch.autograd.grad(solved.hs[-1].square().sum(), field.delays)[0].double()
 
     assert_close(gradient(torch.float32), gradient(torch.float64), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("how", [{"rtol": 1e-6, "atol": 1e-6}, {"method": "rk4"}])
+def test_a_pulse_of_the_history_is_seen_by_steps_as_short_as_it(how):
+    """dh/dt = -h(t - 1), whose history is 1 and a pulse."""
+    width = 0.001
+
+    def pulse(t):
+        return (1 + 10 * torch.exp(-(((t + 0.47) / width) ** 2))).reshape(1, 1)
+
+    one, ts = torch.ones(1, 1, dtype=torch.float64), torch.tensor([0.0, 1.0], dtype=torch.float64)
+    f = lambda t, h, past: -past[0]  # noqa: E731
+    solved = discretize.integrate(f, None, one, ts, delays=1.0, history=pulse, max_step=width / 2, **how)
+    assert_close(float(solved.hs[-1]), -10 * width * math.sqrt(math.pi), rtol=1e-3, atol=0)
