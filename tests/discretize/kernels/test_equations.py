@@ -170,11 +170,11 @@ def test_a_state_without_a_solution_is_the_error_of_the_steps_which_take_it_alon
     assert (mine.sample, mine.unit) == (theirs.sample, theirs.unit) == (1, 0)
 
 
-@pytest.mark.parametrize("push", [0.5, 0.7, 1.5, 3.0])
-def test_kernels_solve_no_equation_without_a_solution_because_an_iteration_was_far_away(push):
-    rnn = module(Square().float(), "always", dt=1.0)
-    with kernels_for_all(), pytest.raises(StepError, match="no solution of u = a"):
-        rnn(torch.full((1, 1, 1), push, dtype=SINGLE), torch.full((1, 2), 0.1, dtype=SINGLE))
+def test_kernels_solve_no_equation_without_a_solution_because_an_iteration_was_far_away():
+    for dt in (1.5, 2.0, 3.0, 4.5):
+        rnn = module(Square().float(), "always", dt=dt)
+        with kernels_for_all(), pytest.raises(StepError, match="no solution of u = a"):
+            rnn(torch.ones(1, 1, 1, dtype=SINGLE), torch.full((1, 2), 0.1, dtype=SINGLE))
 
 
 class Folded(ctrnn.VectorField):
