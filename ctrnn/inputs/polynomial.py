@@ -28,6 +28,7 @@ MOST_TERMS = 32  # from here on a piece is not taken for a polynomial
 MOST_COMPARED = 1 << 14  # times on a piece, to tell whether it is a polynomial
 SPARE = 2  # coefficients beyond the last that matters, by which a polynomial is known
 ROUNDING = 16  # times what a float leaves out
+AT_ENDS = 4  # times that, where a polynomial is evaluated near the ends of a piece
 
 
 class PolynomialPath(SampledPath):
@@ -104,7 +105,8 @@ def gives(polynomial: Path, path: Path, spacing: float | None = None) -> bool:
         for count in counts:
             expected = _values(path, count)
             off = (_values(polynomial, count) - expected).abs().amax(1)
-            allowed = checks.time_on(_rounding(path), off.device)[:, None, None] * expected.abs().amax((0, 1))
+            rounding = AT_ENDS * checks.time_on(_rounding(path), off.device)[:, None, None]
+            allowed = rounding * expected.abs().amax((0, 1))
             if not bool((off <= allowed).all()):
                 return False
     return True

@@ -7,6 +7,7 @@ functions of time are so to rounding, with as many terms as it takes. A clock th
 from __future__ import annotations
 
 import copy
+import math
 
 import numpy as np
 import torch
@@ -16,7 +17,16 @@ from ctrnn import HeldPath, LinearPath, VectorField
 from ctrnn.fields.parts import projects_affinely
 from ctrnn.inputs.derived import for_many
 from ctrnn.inputs.path import Path
-from ctrnn.inputs.polynomial import MOST_TERMS, PolynomialPath, coefficients, nodes, polynomial_of, terms_needed
+from ctrnn.inputs.polynomial import (
+    MOST_COMPARED,
+    MOST_TERMS,
+    PolynomialPath,
+    coefficients,
+    gives,
+    nodes,
+    polynomial_of,
+    terms_needed,
+)
 from ctrnn.inputs.segment_input import SegmentInput
 from discretize.solvers.adaptive import AdaptiveEngine
 from discretize.solvers.past import PastPath
@@ -25,6 +35,7 @@ from discretize.solvers.segments import Chain
 __all__ = ["Pieces", "projected_of", "readable", "reads_samples", "rows_of_pieces"]
 
 Pieces = HeldPath | LinearPath | PolynomialPath  # what a kernel reads
+NO_POLYNOMIAL = f"{{}} is no polynomial of {MOST_TERMS} terms between {{}}, at times half a step of `max_step` apart"
 
 
 class _WithProjection(VectorField):
@@ -52,27 +63,29 @@ class _Clocked(VectorField):
 def readable(chain: Chain, engine: AdaptiveEngine, any_flow: bool = False) -> Chain | str:
     """Convert a chain to polynomial pieces and start its engine; return a reason if that is impossible.
 
-    `any_flow`: a projection that bends the input, and a clock that is learned, may become parts of the flow.
+    `any_flow`: a projection that bends the input, and a clock that is learned, may become parts of the flow. Where steps have a
+    longest, functions of time are compared with their polynomials at times half as far apart: steps would see a pulse between.
     """
+    spacing = engine.control.max_step / 2
     if isinstance(chain.driven.path, PastPath):
-        found = _with_past(chain, chain.driven.path)
+        found = _with_past(chain, chain.driven.path, spacing)
     elif _learns_its_clock(chain):
         found = _clocked(chain) if any_flow else "gradients to knots, or to the clock's `speed`, are wanted"
     else:
-        found = _in_pieces(chain, any_flow)
+        found = _in_pieces(chain, any_flow, spacing)
     if not isinstance(found, str):
         found.own_times = True
         engine.start(found, chain.driven.batch)
     return found
 
 
-def _in_pieces(chain: Chain, any_flow: bool) -> Chain | str:
+def _in_pieces(chain: Chain, any_flow: bool, spacing: float) -> Chain | str:
     """The pieces of its input and of its clock as polynomials."""
-    speeds = _speeds(chain)
+    speeds = _speeds(chain, spacing)
     if isinstance(speeds, str):
         return speeds
-    field, path = chain.field, _projected(chain)
-    if isinstance(path, str) and any_flow and not isinstance(given := _given(chain), str):
+    field, path = chain.field, _projected(chain, spacing)
+    if isinstance(path, str) and any_flow and not isinstance(given := _given(chain, spacing), str):
         field, path = _WithProjection(field), given
     if isinstance(path, str):
         return path
@@ -82,11 +95,12 @@ def _in_pieces(chain: Chain, any_flow: bool) -> Chain | str:
     return found
 
 
-def _with_past(chain: Chain, path: PastPath) -> Chain | str:
+def _with_past(chain: Chain, path: PastPath, spacing: float) -> Chain | str:
     """x as polynomials, and beside it what is seen of the past."""
     if _learns_its_clock(chain):
         return "gradients to the clock's `speed` are wanted, and delays"
-    speeds, x, seen = _speeds(chain), path.polynomial, path.seen_in(chain.path.pieces, chain.edges[:-1].detach().numpy())
+    x = _compared(path.polynomial, path.path, spacing)  # type: ignore[arg-type]
+    speeds, seen = _speeds(chain, spacing), path.seen_in(chain.path.pieces, chain.edges[:-1].detach().numpy())
     if isinstance(speeds, str):
         return speeds
     if isinstance(x, str):
@@ -152,22 +166,30 @@ def rows_of_pieces(path: Pieces) -> tuple[int, int]:
     return (1, 1) if isinstance(path, HeldPath) else (2, 1)
 
 
-def _projected(chain: Chain) -> Pieces | str:
+def _projected(chain: Chain, spacing: float) -> Pieces | str:
     """Of the projected input: as it is, or of the input, and then projected, which keeps the weights' gradients."""
-    path = polynomial_of(chain.path.path)
+    path = _compared(polynomial_of(chain.path.path), chain.path.path, spacing)
     if not isinstance(path, str):
         return path
-    given = _given(chain)
+    given = _given(chain, spacing)
     if isinstance(given, str):
         return given
     return given.map(chain.field.project, True) if projects_affinely(chain.field) else path  # type: ignore[return-value]
 
 
-def _given(chain: Chain) -> Pieces | str:
-    return polynomial_of(for_many(chain.driven.path, chain.driven.batch))
+def _given(chain: Chain, spacing: float) -> Pieces | str:
+    path = for_many(chain.driven.path, chain.driven.batch)
+    return _compared(polynomial_of(path), path, spacing)
 
 
-def _speeds(chain: Chain) -> np.ndarray | str | None:
+def _compared(polynomial: Pieces | str, path: Path, spacing: float) -> Pieces | str:
+    """What a path is as polynomials, or that it is none at times so far apart, where steps would look at it."""
+    if isinstance(polynomial, str) or polynomial is path or path.degree is not None or math.isinf(spacing):
+        return polynomial
+    return polynomial if gives(polynomial, path, spacing) else NO_POLYNOMIAL.format(f"a {type(path).__name__}", "its knots")
+
+
+def _speeds(chain: Chain, spacing: float) -> np.ndarray | str | None:
     if chain.speed is None:
         return None
     with torch.no_grad():
@@ -176,8 +198,23 @@ def _speeds(chain: Chain) -> np.ndarray | str | None:
         if terms is None:
             return f"the clock's `speed` is no polynomial of {MOST_TERMS} terms, to rounding, between the times of this solve"
         found = coefficients(_speeds_at(chain, nodes(terms)))
+        if chain.speed.path.degree is None and not math.isinf(spacing) and not _gives_speeds(found, chain, spacing):
+            return NO_POLYNOMIAL.format("the clock's `speed`", "the times of this solve")
     found = found.movedim(1, -1)
     return np.ascontiguousarray((found if chain.own else found[:, 0]).numpy())
+
+
+def _gives_speeds(found: Tensor, chain: Chain, spacing: float) -> bool:
+    """Whether (segments, terms, batch) coefficients give the speeds at times at most so far apart."""
+    count = math.ceil(2 * float(chain.edges.detach().diff(dim=0).max()) / spacing)
+    if count <= MOST_TERMS:
+        return True
+    if count > MOST_COMPARED:
+        return False
+    expected, orders = _speeds_at(chain, nodes(count)), torch.arange(found.shape[1], dtype=torch.float64, device="cpu")
+    basis = torch.cos(orders * torch.acos((2 * nodes(count) - 1).clamp(-1, 1))[:, None])
+    off = (torch.einsum("nd,pd...->pn...", basis, found) - expected).abs()
+    return bool((off <= 1e3 * torch.finfo(torch.float64).eps * expected.abs().amax()).all())
 
 
 def _speeds_at(chain: Chain, shares: Tensor) -> Tensor:

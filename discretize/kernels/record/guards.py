@@ -255,7 +255,15 @@ def layout(tensor: Tensor) -> tuple[Any, ...]:
 def attached(tensor: Tensor) -> dict[str, Any]:
     """Return the attributes that someone has set on a tensor, as in `weight.scale = 2`; those that torch sets aside."""
     own, kind = vars(tensor), type(tensor)
-    return {name: own[name] for name in own if not (name.startswith(OF_TORCH) or _is_noted_by(kind, name))} if own else {}
+    if not own:
+        return {}
+    set_aside = {name for name in own if name.startswith(OF_TORCH) or _is_noted_by(kind, name) or _wraps(kind, own[name])}
+    return {name: value for name, value in own.items() if name not in set_aside}
+
+
+def _wraps(kind: type[Tensor], value: object) -> bool:
+    """Return whether that is where tensors of a class have their values, as those have that are wrapped around others."""
+    return isinstance(value, Tensor) and kind.__torch_dispatch__ is not Tensor.__torch_dispatch__
 
 
 def _is_noted_by(kind: type, name: str) -> bool:

@@ -743,7 +743,7 @@ def test_delays_are_learned_in_single_precision_where_knots_nearly_meet():
 @pytest.mark.parametrize("how", [{"rtol": 1e-6, "atol": 1e-6}, {"method": "rk4"}])
 def test_a_pulse_of_the_history_is_seen_by_steps_as_short_as_it(how):
     """dh/dt = -h(t - 1), whose history is 1 and a pulse."""
-    width = 0.001
+    width = 0.003
 
     def pulse(t):
         return (1 + 10 * torch.exp(-(((t + 0.47) / width) ** 2))).reshape(1, 1)
