@@ -119,7 +119,10 @@ def chunks_of_streams(dice: Dice) -> list[Difference]:
         given, ts = x[a:b], edges[a : b + 1]
         if first:
             given, ts = given.transpose(0, 1), ts.T if ts.dim() == 2 else ts
-        output, h = rnn(given, h, ts=ts)
+        try:
+            output, h = rnn(given, h, ts=ts)
+        except SolverError as error:
+            raise NoAnswer(str(error)[:40]) from error
         return (output.transpose(0, 1) if first else output), h
 
     def in_chunks() -> dict[str, Tensor]:

@@ -323,7 +323,7 @@ def _always(claim: str, rows: pd.DataFrame, Ts: Sequence[int], start: str, effec
 
 def _times(lead: pd.Series, rows: pd.DataFrame, start: str, sooner: str = "chrono") -> str:
     """Write how many times as soon it is there, which is a bound where runs of one of the two are late."""
-    bounds = {(True, False): "more than ", (False, True): "less than ", (True, True): "as counted "}
+    bounds: dict[tuple[bool, ...], str] = {(True, False): "more than ", (False, True): "less than ", (True, True): "as counted "}
     late = tuple(bool(where(rows, start=name)["late"].any()) for name in (start, sooner))
     return f"{bounds.get(late, '')}{number(2 ** lead.mean())} times"
 
