@@ -22,7 +22,7 @@ from ctrnn.inputs.path import Data, MappedPath, Path, across
 from ctrnn.inputs.samples import SampledPath, ends_of, rows_of
 from ctrnn.own_code import computes_as
 
-__all__ = ["MOST_TERMS", "PolynomialPath", "coefficients", "gives", "nodes", "polynomial_of", "terms_needed"]
+__all__ = ["MOST_COMPARED", "MOST_TERMS", "PolynomialPath", "coefficients", "gives", "nodes", "polynomial_of", "terms_needed"]
 
 MOST_TERMS = 32  # from here on a piece is not taken for a polynomial
 MOST_COMPARED = 1 << 14  # times on a piece, to tell whether it is a polynomial
