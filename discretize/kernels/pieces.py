@@ -35,7 +35,7 @@ from discretize.solvers.segments import Chain
 __all__ = ["Pieces", "projected_of", "readable", "reads_samples", "rows_of_pieces"]
 
 Pieces = HeldPath | LinearPath | PolynomialPath  # what a kernel reads
-NO_POLYNOMIAL = f"{{}} is no polynomial of {MOST_TERMS} terms between {{}}, at times half a step of `max_step` apart"
+NO_POLYNOMIAL = f"{{}} is no polynomial of {MOST_TERMS} terms between {{}}, at times half as far apart as steps can be"
 
 
 class _WithProjection(VectorField):
@@ -63,8 +63,8 @@ class _Clocked(VectorField):
 def readable(chain: Chain, engine: AdaptiveEngine, any_flow: bool = False) -> Chain | str:
     """Convert a chain to polynomial pieces and start its engine; return a reason if that is impossible.
 
-    `any_flow`: a projection that bends the input, and a clock that is learned, may become parts of the flow. Where steps have a
-    longest, functions of time are compared with their polynomials at times half as far apart: steps would see a pulse between.
+    `any_flow`: a projection that bends the input, and a clock that is learned, may become parts of the flow. Functions of time
+    are compared with their polynomials at times half as far apart as steps can be: these would see a pulse between.
     """
     spacing = engine.control.max_step / 2
     if isinstance(chain.driven.path, PastPath):
@@ -99,7 +99,7 @@ def _with_past(chain: Chain, path: PastPath, spacing: float) -> Chain | str:
     """x as polynomials, and beside it what is seen of the past."""
     if _learns_its_clock(chain):
         return "gradients to the clock's `speed` are wanted, and delays"
-    x = _compared(path.polynomial, path.path, spacing)  # type: ignore[arg-type]
+    x = _compared(path.polynomial, path.path, chain, spacing)  # type: ignore[arg-type]
     speeds, seen = _speeds(chain, spacing), path.seen_in(chain.path.pieces, chain.edges[:-1].detach().numpy())
     if isinstance(speeds, str):
         return speeds
@@ -168,7 +168,7 @@ def rows_of_pieces(path: Pieces) -> tuple[int, int]:
 
 def _projected(chain: Chain, spacing: float) -> Pieces | str:
     """Of the projected input: as it is, or of the input, and then projected, which keeps the weights' gradients."""
-    path = _compared(polynomial_of(chain.path.path), chain.path.path, spacing)
+    path = _compared(polynomial_of(chain.path.path), chain.path.path, chain, spacing)
     if not isinstance(path, str):
         return path
     given = _given(chain, spacing)
@@ -179,13 +179,18 @@ def _projected(chain: Chain, spacing: float) -> Pieces | str:
 
 def _given(chain: Chain, spacing: float) -> Pieces | str:
     path = for_many(chain.driven.path, chain.driven.batch)
-    return _compared(polynomial_of(path), path, spacing)
+    return _compared(polynomial_of(path), path, chain, spacing)
 
 
-def _compared(polynomial: Pieces | str, path: Path, spacing: float) -> Pieces | str:
-    """What a path is as polynomials, or that it is none at times so far apart, where steps would look at it."""
-    if isinstance(polynomial, str) or polynomial is path or path.degree is not None or math.isinf(spacing):
+def _compared(polynomial: Pieces | str, path: Path, chain: Chain, spacing: float) -> Pieces | str:
+    """Return a path's polynomials, or that they are not the path at times so far apart, where steps would look at it.
+
+    No step is longer than a segment; of many requested times as many are looked at as may be.
+    """
+    if isinstance(polynomial, str) or polynomial is path or path.degree is not None:
         return polynomial
+    segment, widest = (float(of.detach().diff(dim=0).max()) for of in (chain.edges, path.knots))
+    spacing = min(spacing, max(segment / 2, 2 * widest / MOST_COMPARED))
     return polynomial if gives(polynomial, path, spacing) else NO_POLYNOMIAL.format(f"a {type(path).__name__}", "its knots")
 
 

@@ -130,6 +130,7 @@ def solve_delayed(
 
 
 def _longest_step(times: Tensor, settings: Settings) -> float:
+    """Return how long a step can be: each of adaptive methods, too, ends at a requested time at the latest."""
     between = float(times.detach().diff(dim=0).max()) if len(times) > 1 else math.inf
     return between if settings.max_step is None else min(between, settings.max_step)
 
@@ -211,7 +212,7 @@ class _DelayedSolve:
                 f"`delays` are as short as {shortest:g}, and a solve goes from one to the next: more than {MOST_BLOCKS:,} "
                 f"times until t = {self.end:g}. Leave so short a delay out, or take DiscreteRNN."
             )
-        self.begin = Beginning(h0, self.start, self.lags, settings.max_step)
+        self.begin = Beginning(h0, self.start, self.lags, _longest_step(times, settings))
         self._read(field, path)
         checks.within("ts", times, *self.path.interval)
         self.past = Past(self.start, h0, history=self.begin.history(history))
