@@ -19,13 +19,22 @@ def check_solutions(problem: HeldProblem, is_solved: Callable[[HeldProblem], boo
     """Step the samples that a kernel does not solve, without the others. Raises: StepError where one of them has no solution."""
     if isinstance(problem.field, NoiseInput):  # whose increments are drawn as its own loop draws them
         return
-    unsolved = [sample for sample in range(len(problem.h0)) if not is_solved(_of(problem, [sample]))]
+    unsolved = _unsolved(problem, [*range(len(problem.h0))], is_solved)
     if not unsolved:
         return
     try:
         step_along(_of(problem, unsolved), lambda: None, lambda *_: None)
     except StepError as error:
         raise StepError(error.cause, error.hint, unsolved[error.sample], error.unit) from None
+
+
+def _unsolved(problem: HeldProblem, samples: Sequence[int], is_solved: Callable[[HeldProblem], bool]) -> Sequence[int]:
+    """Find, by halves, the samples that a kernel does not solve, of n that it does not solve together: one by 2 log2 n calls."""
+    if len(samples) < 2:
+        return samples
+    middle = len(samples) // 2
+    halves = [half for half in (samples[:middle], samples[middle:]) if not is_solved(_of(problem, half))]
+    return [sample for half in halves for sample in _unsolved(problem, half, is_solved)]
 
 
 def _of(problem: HeldProblem, samples: Sequence[int]) -> HeldProblem:

@@ -16,7 +16,8 @@ from ctrnn.forward import jvp
 from discretize import BackwardEuler, Trapezoid
 from discretize.errors import StepError
 from discretize.kernels.cpp.sequences import EquationUnsolvedError
-from discretize.steps.along import step_along
+from discretize.kernels.unsolved import check_solutions
+from discretize.steps.along import HeldProblem, step_along
 
 slow = pytest.mark.slow
 pytestmark = pytest.mark.skipif(ON_GPU, reason="of the kernels for the CPU")
@@ -168,6 +169,21 @@ def test_a_state_without_a_solution_is_the_error_of_the_steps_which_take_it_alon
     mine, theirs = errors
     assert str(mine) == str(theirs)
     assert (mine.sample, mine.unit) == (theirs.sample, theirs.unit) == (1, 0)
+
+
+def test_one_sample_without_a_solution_among_32_is_found_by_ten_calls():
+    sizes, x = list[int](), torch.zeros(TIME, 32, 1, dtype=DOUBLE)
+    x[2, 11] = 3.0
+
+    def is_solved(problem):
+        sizes.append(len(problem.h0))
+        return not bool((problem.xs > 1).any())
+
+    problem = HeldProblem(Square(), BackwardEuler(), x, torch.zeros(32, 2, dtype=DOUBLE), 1.0, 1)
+    with pytest.raises(StepError, match="no solution of u = a") as raised:
+        check_solutions(problem, is_solved)
+    assert raised.value.sample == 11
+    assert sizes == [16, 16, 8, 8, 4, 4, 2, 2, 1, 1]
 
 
 def test_kernels_solve_no_equation_without_a_solution_because_an_iteration_was_far_away():
