@@ -1,4 +1,4 @@
-r"""Ollivier 2013, section 4: sizes, times, edges and passes over the data, against the experiments one by one."""
+r"""Claims of Ollivier 2013, section 4, on sizes, times, edges and passes over the data, against each experiment."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def each(table: Mapping[str, int], right: Callable[[int], Any], names: tuple[str
 
 
 def sizes_and_times() -> Iterator[Entry]:
-    """What is said of every experiment, against the experiments one by one."""
+    """Compare what is said of every experiment with each of them."""
 
     def large(size: int) -> Any:
         return (size, "in", (256, 512))
@@ -102,7 +102,7 @@ def sizes_and_times() -> Iterator[Entry]:
 
 
 def connectivity() -> Iterator[Entry]:
-    """The semi-sparse networks."""
+    """Compare the semi-sparse networks with the sparse and the full ones."""
     yield paper("sec. 4, semi-sparse, a^n b^n").says(
         "The semi-sparse network, d = sqrt(2 #A), has more edges than the sparse, d = 3.",
         Every("alphabet and a^n b^n", partial(each, SYMBOLS, lambda symbols: (3**2, "<", 2 * symbols))),
@@ -134,7 +134,7 @@ def connectivity() -> Iterator[Entry]:
 
 
 def passes() -> Iterator[Entry]:
-    """How many examples, passes and steps, and what a^n b^n costs a model that has seen ten lengths."""
+    """Count examples, passes and steps, and compute what a^n b^n costs a model that has seen ten lengths."""
     yield paper("sec. 4, XOR, 2,000 passes").says(
         "Runs of 1,500 passes show that 6 of 8 have low error rates within 2,000.",
         Less(S(2000), S(1500)),

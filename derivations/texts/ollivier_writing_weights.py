@@ -1,4 +1,4 @@
-r"""Ollivier 2013, sections 3.2 and 3.3: the Fisher metric of outputs and writing weights, metrics of recurrent networks.
+r"""Claims of Ollivier 2013, sections 3.2 and 3.3, on the Fisher metric of outputs and writing weights, and on metrics over time.
 
 for a softmax             sum_y pi(y) dE_y^2 - (sum_y pi(y) dE_y)^2, the variance of dE                            (47)
 for the writing weights   I = sum_t pi_t(y) (1_{y=y'} - pi_t(y')) a_i^t a_i'^t: it has no inverse                   (50)
@@ -38,20 +38,20 @@ def softmax(energies: Matrix) -> Matrix:
 
 
 def variance(pi: Matrix, of: Matrix) -> Expr:
-    """(47): sum pi dE^2 - (sum pi dE)^2, the second sum written as the double sum it is."""
+    """Compute (47), sum pi dE^2 - (sum pi dE)^2, the second sum written as the double sum it is."""
     n = range(len(pi))
     first = sum((pi[y] * of[y] ** 2 for y in n), S.Zero)
     return first - sum((pi[y] * pi[z] * of[y] * of[z] for y in n for z in n), S.Zero)
 
 
 def divergence_of_softmax(pi: Matrix, of: Matrix) -> Expr:
-    """KL(pi | pi') where the E of pi' are those of pi and eps dE: pi' = pi e^(eps dE)/sum pi e^(eps dE)."""
+    """Compute KL(pi | pi'), where the E of pi' are those of pi and eps dE: pi' = pi e^(eps dE)/sum pi e^(eps dE)."""
     total = sum((pi[y] * exp(eps * of[y]) for y in range(len(pi))), S.Zero)
     return log(total) - eps * sum((pi[y] * of[y] for y in range(len(pi))), S.Zero)
 
 
 def fisher() -> Iterator[Entry]:
-    """Section 3.2: the Fisher metric on the output units."""
+    """Check section 3.2 on the Fisher metric of the output units."""
     E = letters("E", 3)
     weight = letters("e", 3, positive=True)
     positive, share = weight[0] / sum(weight), softmax(E)
@@ -94,12 +94,12 @@ FLAT = [dw[i][y] for i in UNITS for y in SYMBOLS]
 
 
 def energies(t: int) -> Matrix:
-    """dE_y^t = sum_i a_i^t dw_iy."""
+    """Compute dE_y^t = sum_i a_i^t dw_iy, for each symbol y."""
     return Matrix([sum((a[i, t] * dw[i][y] for i in UNITS), S.Zero) for y in SYMBOLS])
 
 
 def information(second: Callable[[int, int], int] = lambda y, z: y) -> Matrix:
-    """(50) with the index y that it should have, pi(z) (1_{z=y} - pi(y)) a_i a_i', summed over time; or with another."""
+    """Compute (50) with the index y that it should have, pi(z) (1_{z=y} - pi(y)) a_i a_i', summed over time; or with another."""
     pairs = [(i, y) for i in UNITS for y in SYMBOLS]
 
     def entry(r: int, c: int) -> Expr:
@@ -111,7 +111,7 @@ def information(second: Callable[[int, int], int] = lambda y, z: y) -> Matrix:
 
 
 def loglik(word: str) -> tuple[Matrix, Matrix]:
-    """Gradient and Hessian of log Pr(word) in the writing weights, from its change when w is moved by eps dw."""
+    """Compute gradient and Hessian of log Pr(word) in the writing weights, from its change when w is moved by eps dw."""
     moved = S.Zero
     for t, x in enumerate(word):
         of = energies(t)
@@ -121,7 +121,7 @@ def loglik(word: str) -> tuple[Matrix, Matrix]:
 
 
 def writing_weights() -> Iterator[Entry]:
-    """Section 3.2: the metric over the writing coefficients."""
+    """Check section 3.2 on the metric over the writing coefficients."""
     divergence = sum((divergence_of_softmax(prob.col(t), energies(t)) for t in TIMES), S.Zero)
     norm = sum((variance(prob.col(t), energies(t)) for t in TIMES), S.Zero)
     yield paper("eq. 48", sizes="2 units, 2 symbols, 2 steps").says(
@@ -182,7 +182,7 @@ def writing_weights() -> Iterator[Entry]:
 
 
 def each_time() -> Iterator[Entry]:
-    """Section 3.3: a metric for each time."""
+    """Check section 3.3, which takes a metric for each time."""
     times = range(3)
     metrics = [symmetric(f"M^{t}", 2) for t in times]
     total = metrics[0] + metrics[1] + metrics[2]
@@ -236,7 +236,7 @@ def each_time() -> Iterator[Entry]:
 
 
 def ranks() -> Iterator[Entry]:
-    """Footnote 10, of one time and of their sum, and remark 9."""
+    """Check footnote 10, for one time and for the sum of all, and remark 9."""
     times = range(3)
     one = letters("v^1", 2)
     weights = letters("c", 3, positive=True)

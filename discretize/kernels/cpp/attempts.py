@@ -131,8 +131,8 @@ def attempt_written(given: ProgramValues) -> CppText:
         each.lines.insert(0, "const std::size_t across = shared.across;")
     body = "\n".join([structure("Attempt", forward, FORWARD), structure("AttemptReturn", backward, BACKWARD), ""])
     text = "\n".join([PREAMBLE.replace("rows.h", "attempt.h"), *(["#include <cmath>\n"] if "by_lane(" in body else []), body])
-    told = [number for product in forward.products for number in product]
-    return CppText(text, sizes, [], [], products=told, counts=(len(forward.products),) * 2, calls=calls)
+    numbers = [number for product in forward.products for number in product]
+    return CppText(text, sizes, [], [], products=numbers, counts=(len(forward.products),) * 2, calls=calls)
 
 
 FORWARD = (

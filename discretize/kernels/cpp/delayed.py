@@ -67,8 +67,11 @@ def solved_with_past(model: Model, request: SolveRequest, tensors: Sequence[Any]
 
 
 class _BlockRun(KernelRun):
-    """Runs blocks by the kernel. `whole`: their chain as torch reads it; `several`: whether there are
-    several of them; `begins`: of each; `taken`: the steps, without gradients."""
+    """Runs blocks by the kernel.
+
+    `whole`: their chain as torch reads it; `several`: whether there are several blocks; `begins`: the time at which each begins;
+    `taken`: the steps, without gradients.
+    """
 
     whole: Chain
     several: bool
@@ -76,8 +79,11 @@ class _BlockRun(KernelRun):
     taken: KeptSteps | None
 
     def forward(self, projected: Tensor, h0: Tensor, *others: Any) -> Tensor:
-        """Return the states at the wanted edges, and those before the steps of each sample, or where there are polynomials the
-        nodes of these: (edges batch + steps, or 6 steps, state)."""
+        """Return the states at the wanted edges, and behind them those before the steps of each sample.
+
+        Where steps are polynomials, their six nodes take the place of the state before: (edges batch + 6 steps, state), else
+        (edges batch + steps, state).
+        """
         nodes, delays, *weights = others
         self.nodes, self.delays = (tensor.detach().contiguous() for tensor in (nodes, delays))
         hs = super().forward(projected, h0, *weights)
@@ -95,13 +101,13 @@ class _BlockRun(KernelRun):
         return nodes.flatten(0, 1)
 
     def parted(self, states: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the states at edges, (edges, batch, state), and what is of steps, of what is like the result of `forward`."""
+        """Split what is laid out as the result of `forward` into states at edges, (edges, batch, state), and rows of steps."""
         batch = len(self.h0)
         at_edges, of_steps = states.split([len(self.edges) * batch, len(states) - len(self.edges) * batch])
         return at_edges.unflatten(0, (len(self.edges), batch)), of_steps
 
     def of_graph(self, taken: KeptSteps, of_steps: Tensor) -> KeptSteps:
-        """Return the steps with what `forward` gave of them."""
+        """Return the steps with their states, or nodes, as `forward` gave them."""
         nodes = None if self.dense is None else of_steps.unflatten(0, (-1, len(QUINTIC)))
         return replace(taken, states=[of_steps if nodes is None else nodes[:, 0]], nodes=nodes)
 

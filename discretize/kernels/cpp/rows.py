@@ -49,15 +49,15 @@ class RowPass:
         return " + ".join(f"padded({self.size(width)})" for width in widths) or "0"
 
     def count(self, number: int) -> str:
-        """How many there are of something, whatever samples lie beside one another."""
+        """Write in C++ a size of one sample, where `size` may be that of several side by side."""
         return self.size(number)
 
     def one(self, value: Value) -> str:
-        """The only number of row m, in all lanes."""
+        """Write in C++ the only number of row m, in all lanes."""
         return f"splat(({self.address(value)})[0])"
 
     def over(self, width: int, before: Sequence[str], body: Sequence[str]) -> list[str]:
-        """A loop over the vectors of a row, after what is one for all of them."""
+        """Write a loop over the vectors of a row; `before`: lines whose values are one for all of them."""
         lines = [f"for (std::size_t i = 0; i < {self.size(width)}; i += LANES) {{", *(f"    {line}" for line in body), "}"]
         return [*before, *lines]
 
@@ -179,16 +179,16 @@ class RowPass:
         return value.of[0] if has_start and value.of[0].operation != "shared" else None
 
     def _product(self, maps: Sequence[Value]) -> None:
-        sources, told, units = dict[Value, int](), [len(maps)], list[tuple[Value, int]]()
+        sources, numbers, units = dict[Value, int](), [len(maps)], list[tuple[Value, int]]()
         for value in maps:
             has_start, matrices = value.settings
             parts = list(zip(value.of[has_start:], matrices, strict=True))
             units += [(value, k) for k, (source, _) in enumerate(parts) if self._is_of_units(source)]
             parts = [(source, matrix) for source, matrix in parts if not self._is_of_units(source)]
             start = 1 + value.of[0].settings[0] if has_start and value.of[0].operation == "shared" else 0
-            told += [value.width, start, len(parts)]
+            numbers += [value.width, start, len(parts)]
             for source, matrix in parts:
-                told += [sources.setdefault(source, len(sources)), matrix]
+                numbers += [sources.setdefault(source, len(sources)), matrix]
         rows = [f"[&](std::size_t m) -> const real* {{ return {self.address(source)}; }}" for source in sources]
         target = f"[&](std::size_t m) -> real* {{ return {self.target(maps[0])}; }}"
         start_of_rows, name = self._start_of_rows(maps[0]), self.maps
@@ -198,7 +198,7 @@ class RowPass:
                 [f"[&](std::size_t m) -> const real* {{ return {self._row(start_of_rows, maps[0].width)}; }}", *rows],
             )
         self.lines.append(f"{name}({', '.join(['shared', str(len(self.products)), 'rows', target, *rows])});")
-        self.products.append(told)
+        self.products.append(numbers)
         for value, k in units:
             source, matrix = value.of[value.settings[0] + k], value.settings[1][k]
             self.lines.append(
@@ -247,7 +247,7 @@ class RowPass:
         ]
 
     def axes(self, axes: Axes) -> tuple[str, str]:
-        """Axes of a row's numbers, and how many there are."""
+        """Write in C++ the axes of a row's numbers, and how many axes there are."""
         return ", ".join(f"{{{self.count(size)}, {self._step(stride)}}}" for size, stride in axes), str(len(axes))
 
     def _step(self, stride: int) -> str:
@@ -312,11 +312,11 @@ def written(given: ProgramValues) -> CppText:
     equations = [value for value in given.order if value.operation == "solution"]
     included += ['"equation.h"'] if equations else []
     text = "\n".join([PREAMBLE, *(f"#include {name}\n" for name in included), body])
-    told = [number for product in forward.products for number in product]
+    numbers = [number for product in forward.products for number in product]
     widths = [value.width for value in kept]
     counts = len(forward.products), forth
     with_columns = given.units is not None
-    made = CppText(text, sizes, widths, given.areas, with_columns, counted=given.counted, products=told, counts=counts)
+    made = CppText(text, sizes, widths, given.areas, with_columns, counted=given.counted, products=numbers, counts=counts)
     return replace(made, equation=_input_of(equations))
 
 

@@ -1,40 +1,41 @@
-// A method's attempt over rows, each of a sample or of several side by side, as discretize/kernels/cpp/attempts.py writes it: functions of each unit, and between
-// them calls of a field that it knows nothing of. In a library of its own, for all fields.
+// Runs a method's attempt over rows, each of a sample or of several side by side, as discretize/kernels/cpp/attempts.py writes it:
+// functions of each unit, and between them calls of a field that it knows nothing of. In a library of its own, for all fields.
 #pragma once
 
 #include "rows.h"
 
-// One number of each sample of a row, from slot s on: that of its only sample in all lanes.
+// Loads one number of each sample of a row, from slot s on; that of an only sample goes into all lanes.
 inline vec each_one(const Shared& shared, const real* from, std::size_t s) { return shared.slots > 1 ? load(from + s) : splat(*from); }
 
-// The same for all n numbers of a row.
+// Writes that of each sample to all n numbers of its row.
 inline void spread(const Shared& shared, const real* from, real* to, std::size_t n) {
     for (std::size_t s = 0; s < shared.across; s += LANES)
         for (std::size_t i = s; i < n; i += shared.across) store(to + i, each_one(shared, from, s), n - i);
 }
 
-// The maps of a product for samples side by side, from `start` or, where that is null, from their own.
+// Computes the maps of a product for samples side by side, from `start` or, where that is null, from their own vectors;
+// `which` numbers the product, `numbers` are those that describe it (rows.h).
 inline void map_slots(const Shared& shared, std::size_t which, const real* const* sources, const real* start, real* to) {
-    const std::size_t* told = shared.told[which];
-    for (std::size_t maps = *told++; maps-- > 0;) {
-        const std::size_t width = *told++, own = *told++, parts = *told++;
+    const std::size_t* numbers = shared.product_numbers[which];
+    for (std::size_t maps = *numbers++; maps-- > 0;) {
+        const std::size_t width = *numbers++, own = *numbers++, parts = *numbers++;
         const real* from = start ? start : own ? shared.vectors[own - 1].data() : nullptr;
         for (std::size_t i = 0; i < width; ++i, to += shared.slots)
             for (std::size_t s = 0; s < shared.slots; s += LANES) {
                 vec total = from ? load(from + i * shared.slots + s) : vec{};
                 for (std::size_t k = 0; k < parts; ++k) {
-                    const std::size_t matrix = told[2 * k + 1];
-                    const real* source = sources[told[2 * k]] + s;
+                    const std::size_t matrix = numbers[2 * k + 1];
+                    const real* source = sources[numbers[2 * k]] + s;
                     for (std::size_t r = 0; r < shared.program.depths[matrix]; ++r)
                         total += shared.program.matrix[matrix][r * width + i] * load(source + r * shared.slots);
                 }
                 store(to + s, total);
             }
-        told += 2 * parts;
+        numbers += 2 * parts;
     }
 }
 
-// to(m) = start(m) + the maps of from(m), ...; and the same from what the maps start with themselves.
+// Computes to(m) = start(m) + the maps of from(m), ...; `mapped` starts from the maps' own vectors.
 template <class To, class Start, class... From>
 inline void mapped_from(const Shared& shared, std::size_t which, std::size_t rows, To to, Start start, From... from) {
     if (shared.slots == 1) return product_from(shared, which, rows, to, start, from...);

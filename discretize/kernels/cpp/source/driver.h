@@ -1,5 +1,5 @@
-// Prepares a program for the drivers: lays its weights out for products, and makes its passes. What lies side by side in lanes is
-// mapped by what tells of a product (attempt.h), and lays nothing out.
+// Prepares a program for the drivers: lays its weights out for products, and makes its passes. For samples
+// side by side in lanes the numbers of a product are read as they are (attempt.h), and nothing is laid out.
 #pragma once
 
 #if !LANEWISE
@@ -8,20 +8,20 @@
 #include "owned.h"
 #include "rows.h"
 
-inline void skip(const std::size_t*& told) {
-    for (std::size_t maps = *told++; maps-- > 0; told += 3 + 2 * told[2]) {}
+inline void skip(const std::size_t*& numbers) {
+    for (std::size_t maps = *numbers++; maps-- > 0; numbers += 3 + 2 * numbers[2]) {}
 }
 
 #if !LANEWISE
-inline Product product_of(const CtrnnProgram& p, const std::size_t*& told) {
-    std::vector<Affine> maps(*told++);
+inline Product product_of(const CtrnnProgram& p, const std::size_t*& numbers) {
+    std::vector<Affine> maps(*numbers++);
     std::vector<std::size_t> depths;
     for (Affine& map : maps) {
-        map.width = *told++;
-        const std::size_t start = *told++;
+        map.width = *numbers++;
+        const std::size_t start = *numbers++;
         map.start = start ? p.vector[start - 1] : nullptr;
-        for (std::size_t parts = *told++; parts-- > 0;) {
-            const std::size_t source = *told++, matrix = *told++;
+        for (std::size_t parts = *numbers++; parts-- > 0;) {
+            const std::size_t source = *numbers++, matrix = *numbers++;
             if (depths.size() <= source) depths.resize(source + 1);
             depths[source] = p.depths[matrix];
             map.parts.emplace_back(source, p.matrix[matrix]);
@@ -40,17 +40,17 @@ inline Shared::Shared(const CtrnnProgram& p, std::size_t first, bool forth, bool
         vectors.emplace_back(roomy(p.vector_widths[k] * slots));
         for (std::size_t i = 0; i < p.vector_widths[k]; ++i) fill(vectors.back().data() + i * slots, slots, p.vector[k][i]);
     }
-    const std::size_t* told = p.product;
+    const std::size_t* numbers = p.product;
     for (std::size_t k = 0; k < p.products; ++k) {
-        this->told.push_back(told);
+        product_numbers.push_back(numbers);
 #if !LANEWISE
         if (k < p.forth ? forth : back) {
-            products.push_back(product_of(p, told));
+            products.push_back(product_of(p, numbers));
             continue;
         }
         products.emplace_back();
 #endif
-        skip(told);
+        skip(numbers);
     }
 }
 

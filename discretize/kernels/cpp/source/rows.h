@@ -59,7 +59,7 @@ typedef void LaneReturn(const CtrnnProgram*, std::size_t slots, const real* x, c
                         real* to_x, real* sums);
 
 // Sizes that a program refers to, the widths of what it keeps, and weights: vectors, and matrices (depth, width). Products are
-// told by numbers one after the other: how many maps, and for each its width, 1 + the vector that it starts from or 0, how many
+// described by numbers one after the other: how many maps, and for each its width, 1 + the vector that it starts from or 0, how many
 // matrices, and for each which source it multiplies and which it is. `forth` of them are the forward pass's, the others the
 // backward pass's.
 struct CtrnnProgram {
@@ -108,8 +108,8 @@ struct CtrnnSums {
 // Numbers of a row with room for what is read and written beyond its width.
 inline std::size_t roomy(std::size_t width) { return padded(width) + LANES; }
 
-// A row is a sample, or of an attempt `slots` of them side by side, number i of the one in slot s at [i * slots + s]: `size` is then so
-// many times what is told.
+// A row is a sample, or of an attempt `slots` of them side by side, number i of the one in slot s at [i * slots + s]: `size` is then
+// the program's sizes times `slots`.
 struct Shared {
     const CtrnnProgram program;
     const std::size_t slots, across;      // samples of a row; from a number of theirs to the next, or from a vector of a row's to the next
@@ -117,7 +117,7 @@ struct Shared {
     std::size_t total;                    // numbers that are kept of a row
     std::vector<Numbers> vectors;         // padded
     std::vector<Product> products;
-    std::vector<const std::size_t*> told;  // of each product
+    std::vector<const std::size_t*> product_numbers;  // those that describe each product
     const Model* flow = nullptr;    // of equations
     mutable bool unsolved = false;  // whether one of these has no solution that was found
 
