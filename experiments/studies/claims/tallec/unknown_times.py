@@ -87,6 +87,15 @@ def _steps(rows: pd.DataFrame, error: float) -> str:
     return steps_in_words(steps_to(rows, error))
 
 
+# Columns of a table of runs, each at its start's rate.
+LEARNING = {
+    "rate": first("rate"),
+    **{f"steps to {error}": partial(_steps, error=error) for error in ERRORS},
+    "error at the end": lambda rows: spread(rows.groupby("key")["loss"].last()),
+    "runs": run_count,
+}
+
+
 class UnknownTimes(Study):
     """Trains LSTMs on the adding task, their times drawn by a law that knows no T, by chrono told the right one and another."""
 
@@ -112,12 +121,7 @@ class UnknownTimes(Study):
             "By the rate that other seeds chose: steps until an error on held-out sequences, mean (least–largest) over runs, and "
             "the error at the end. A run that did not get there counts with the steps that it was given.",
             by={"T": "T", "start": "start"},
-            columns={
-                "rate": first("rate"),
-                **{f"steps to {error}": partial(_steps, error=error) for error in ERRORS},
-                "error at the end": lambda rows: spread(rows.groupby("key")["loss"].last()),
-                "runs": run_count,
-            },
+            columns=LEARNING,
             data=judged,
             sort=in_order(None, STARTS),
             words=STARTS,
@@ -133,12 +137,7 @@ class UnknownTimes(Study):
         Table(
             "Eight more seeds of chrono, told T and ten times T.",
             by={"T": "T", "start": "start"},
-            columns={
-                "rate": first("rate"),
-                **{f"steps to {error}": partial(_steps, error=error) for error in ERRORS},
-                "error at the end": lambda rows: spread(rows.groupby("key")["loss"].last()),
-                "runs": run_count,
-            },
+            columns=LEARNING,
             data=judged_again,
             sort=in_order(None, STARTS),
             words=STARTS,

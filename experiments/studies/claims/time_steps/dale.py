@@ -31,10 +31,10 @@ from experiments.seeds import generator
 from experiments.studies.claims.time_steps import measures
 from experiments.studies.claims.time_steps.design import EULER, RHYTHM
 from experiments.studies.claims.time_steps.prediction import predicted_r2
-from experiments.studies.claims.time_steps.tables import how_many, in_words, learned, lost, predicted, spread_of
+from experiments.studies.claims.time_steps.tables import LOST, how_many, learned, spread_of
 from experiments.studies.claims.training import by_adam, learning_curve
 from experiments.studies.results import Results, where
-from experiments.studies.specs import Bands, Table, across
+from experiments.studies.specs import Bands, Table, across, in_order
 from experiments.studies.study import Point, Record, Row, Run, Sizes, Study, grid, scales, words_beside
 from experiments.studies.verdicts import ClaimPart, ClaimVerdict, Compared
 from experiments.tasks.cognitive import Rhythm, Trials
@@ -55,6 +55,8 @@ FIRST = 3  # seeds that are trained before other rates are tried
 SCORES, SHARES = 0.02, 0.05  # the least that counts
 HELD = 16  # trials whose last input is held
 CELL = ["task", "dt", "seed"]
+# Groups of a table's lines, and their order.
+GROUPS, IN_ORDER = {"task": "task", "dt/τ": "dt", "signs": "units"}, in_order(TASKS, DTS, NAMES)
 
 
 def compared(results: Results) -> pd.DataFrame:
@@ -96,18 +98,17 @@ class DaleSteps(Study):
             "Score by the step that trained it and solved, R² of the rhythm, else the share of right answers; mean "
             "(least–largest) over seeds. Lost: the mean of those that learned, 0.7 at least, with its 95 % interval. Predicted: "
             "the R² that a linear oscillator keeps. Size: deviation of the solved output in time, over that of the target.",
-            by={"task": "task", "dt/τ": "dt", "signs": "units"},
+            by=GROUPS,
             columns={
                 "by the step": "own",
                 "solved": "exact",
                 "learned": how_many,
-                "lost": lambda rows: in_words(lost(rows)),
-                "predicted": predicted,
+                **LOST,
                 "size": lambda rows: spread_of(rows, "size"),
             },
             data=compared,
             words=NAMES,
-            sort=lambda task, dt, units: (TASKS.index(task), -dt, list(NAMES).index(units)),
+            sort=IN_ORDER,
         ),
         Table(
             "What `breakdown` says; mean (least–largest) over seeds. Invented: the share of trials that go on moving by the "
@@ -115,7 +116,7 @@ class DaleSteps(Study):
             "round and lets it grow. Missed: trials that move in the equation alone. Swings: the share of places where a mode "
             "changes its sign in a step. States off: their distance from the equation's, over their spread. Forbidden: the "
             "share of recurrent weights whose sign is not that of their unit.",
-            by={"task": "task", "dt/τ": "dt", "signs": "units"},
+            by=GROUPS,
             columns={
                 "invented": lambda rows: spread_of(rows, "invented"),
                 "swung past": lambda rows: spread_of(rows, "swung"),
@@ -127,15 +128,15 @@ class DaleSteps(Study):
             },
             data=compared,
             words=NAMES,
-            sort=lambda task, dt, units: (TASKS.index(task), -dt, list(NAMES).index(units)),
+            sort=IN_ORDER,
         ),
         Table(
             "Validation loss after the training, of the first seed, by rate.",
-            by={"task": "task", "dt/τ": "dt", "signs": "units"},
+            by=GROUPS,
             columns=across("rate", {f"rate {rate:g}": rate for rate in sorted((RATE, *OTHERS))}, "validation"),
             data=lambda results: where(results.rows, seed=0),
             words=NAMES,
-            sort=lambda task, dt, units: (TASKS.index(task), -dt, list(NAMES).index(units)),
+            sort=IN_ORDER,
         ),
     )
     figures: ClassVar = {

@@ -13,7 +13,7 @@ from experiments.studies.claims.time_steps.design import EULER, RHYTHM, TASKS
 from experiments.studies.results import groups, where
 from experiments.studies.specs import Table, only
 
-__all__ = ["LEARNED", "NAMES", "TABLES", "gone", "how_many", "in_words", "learned", "lost", "predicted", "resting", "spread_of"]
+__all__ = ["LEARNED", "LOST", "NAMES", "TABLES", "gone", "how_many", "in_words", "learned", "lost", "resting", "spread_of"]
 
 LEARNED = 0.7  # of a score, where a guess is a half, or 0 for R^2
 MOVING = measures.MOVING
@@ -99,6 +99,8 @@ def _kept(rows: pd.DataFrame, guess: float) -> float:
     return float((rows["exact"].mean() - guess) / (rows["own"].mean() - guess))
 
 
+# Columns of what networks that learned lose under their equation.
+LOST = {"lost": lambda rows: in_words(lost(rows)), "predicted": predicted}
 TABLES = (
     Table(
         "Score as trained and under the equation, same weights, same trials; mean (least–largest) over seeds. Lost: the mean "
@@ -109,8 +111,7 @@ TABLES = (
             "as trained": "own",
             "exactly": "exact",
             "learned": how_many,
-            "lost": lambda rows: in_words(lost(rows)),
-            "predicted": predicted,
+            **LOST,
         },
         data=lambda results: where(results.rows, kind="score", units="tanh"),
         words=NAMES,
@@ -123,8 +124,7 @@ TABLES = (
         columns={
             "as trained": "own",
             "exactly": "exact",
-            "lost": lambda rows: in_words(lost(rows)),
-            "predicted": predicted,
+            **LOST,
             "size": lambda rows: spread_of(rows, "size"),
             "learned": how_many,
         },
