@@ -135,10 +135,6 @@ def gradients() -> Iterator[Entry]:
     )
 
 
-def _trig(e: Expr) -> Expr:
-    return e.trigsimp()
-
-
 # Two symbols, and what was read before: P(a | past) = u/(1 + u), so that logarithms come apart.
 PASTS = ("", "a", "b")
 

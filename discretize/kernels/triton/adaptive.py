@@ -316,16 +316,16 @@ def forward(
     $REPORT
 """
 
-# A round of an attempt: the slope at y.
-EVALUATION = """
-time = tau + tl.load(at_round + 1) * dt
-$READ
-tl.debug_barrier()
-$FLOW
-tl.debug_barrier()
-$SPEED
-evaluations += inside.to(tl.int64)
-"""
+
+def _slope(read: str, evaluate: str) -> str:
+    """Write a slope of a round: the input at its time, an evaluation, and the speed of the clock."""
+    parts = ("time = tau + tl.load(at_round + 1) * dt", read, "tl.debug_barrier()", evaluate, "tl.debug_barrier()", "$SPEED")
+    return "\n".join(parts) + "\n"
+
+
+# A round of an attempt: the slope at y; and one that is made again on the way back.
+EVALUATION = _slope("$READ", "$FLOW") + "evaluations += inside.to(tl.int64)\n"
+REPLAY = _slope("$KEEP", "$REPLAY")
 
 BACKWARD = """
 
@@ -397,16 +397,7 @@ def backward(
     tl.store(edges + rows, edge, mask=there)
 """
 
-# A round of an attempt that is made again, and one of the way back: the cotangent q of a slope.
-REPLAY = """
-time = tau + tl.load(at_round + 1) * dt
-$KEEP
-tl.debug_barrier()
-$REPLAY
-tl.debug_barrier()
-$SPEED
-"""
-
+# A round of the way back: the cotangent q of a slope.
 PULL = """
 time = tau + tl.load(at_round + 1) * dt
 at_kept = stages_kept + ((turn * EVALUATIONS + place) * batch + rows) * KEPT
