@@ -33,7 +33,7 @@ import ctrnn
 from discretize import Euler
 from discretize.kernels.cpp.methods import method_of
 from discretize.kernels.record.program import FlowModule, InputJVP, StateJVP, StepModule, program_of
-from discretize.kernels.triton import kernels
+from discretize.kernels.triton import adaptive, kernels, writing
 from discretize.kernels.triton.matrices import units_of
 from discretize.kernels.triton.methods import TRITON
 from discretize.kernels.triton.shapes import Shape, many, shape_of
@@ -64,13 +64,6 @@ COUNTED = {
 PATTERNS = {"instructions": "", **COUNTED}
 COLUMNS = ["field", "hidden", "pass", "samples", "warps", "registers", "spilled", "shared", *PATTERNS]
 COLUMNS_OF_SOLVES = ["method", *COLUMNS, "seconds"]
-# The types of arguments that are no pointers to float32, by name.
-WHOLE = ("time", "batch", "substeps", "inputs", "x_time", "kept_step", "dt_time", "dt_batch")
-WHOLE_OF_SOLVES = ("batch", "segments", "room", "of_segment", "of_sample", "width", "first", "many")
-DOUBLES = ("lengths", "shares", "rates", "speeds", "table", "settings", "steps", "numbers", "first_steps")
-LONGS = ("pieces", "places", "limits", "counts", "edges", "steps_before")
-KINDS = dict.fromkeys(WHOLE, "i32")
-KINDS_OF_SOLVES = dict.fromkeys(WHOLE_OF_SOLVES, "i32") | dict.fromkeys(DOUBLES, "*fp64") | dict.fromkeys(LONGS, "*i64")
 INPUTS, BATCH, MULTIPROCESSORS = 10, 32, 132
 
 
@@ -156,7 +149,7 @@ def rows_of_solves(method: str, field: str, hidden: int, warps: list[int]) -> It
     for name, count in product(("forward", "backward"), warps or [chosen.warps]):
         about = {"method": method, "field": field, "hidden": hidden, "pass": name, "samples": chosen.rows, "warps": count}
         constants = {"TERMS": 2, "CHEBYSHEV": False, "SPEEDS": 0}
-        found, code = compiled(text.text, name, Shape(False, chosen.rows, count), constants, KINDS_OF_SOLVES)
+        found, code = compiled(text.text, name, Shape(False, chosen.rows, count), constants, adaptive.ARGUMENT_TYPES)
         lines = [line for line in code.splitlines() if re.match(INSTRUCTION, line)]
         counts = {key: sum(bool(re.search(pattern, line)) for line in lines) for key, pattern in PATTERNS.items()}
         yield about | found | counts
@@ -185,7 +178,7 @@ def seconds() -> float:
 def step_of(text: str, name: str, shape: Shape) -> dict[str, Any]:
     """What is told of a kernel of sequences, its instructions of a step."""
     constants = {"PRECISION": "tf32x3", "RESTS": False, "KEEP": True}
-    found, code = compiled(text, name, shape, constants, KINDS)
+    found, code = compiled(text, name, shape, constants, writing.ARGUMENT_TYPES)
     inside = text[text.index(f"def {name}(") :].partition("@triton.jit")[0]
     trips = [-(-int(end) // int(by)) for end, by in re.findall(r"for k in range\(0, (\d+), (\d+)\)", inside)]
     return found | counted(code, trips)

@@ -19,6 +19,7 @@ cotangents, from the last stage to the first. One turn beyond a sample's first s
 from __future__ import annotations
 
 __all__ = [
+    "ARGUMENT_TYPES",
     "BACKWARD",
     "EVALUATION",
     "EXPLICIT",
@@ -81,9 +82,7 @@ def sampled(at, apart, through, mask, TERMS: tl.constexpr, CHEBYSHEV: tl.constex
     for d in range(TERMS):
         share = last if CHEBYSHEV else tl.where(d == 0, 1.0 - through, through)
         total += share.to(REAL) * tl.load(at + d * apart, mask=mask, other=0.0).to(REAL)
-        following = 2.0 * z * last - before
-        before = last
-        last = following
+        last, before = 2.0 * z * last - before, last
     return total
 
 
@@ -96,9 +95,7 @@ def give_rows(at, apart, through, of, mask, TERMS: tl.constexpr, CHEBYSHEV: tl.c
         share = last if CHEBYSHEV else tl.where(d == 0, 1.0 - through, through)
         so_far = tl.load(at + d * apart, mask=mask, other=0.0)
         tl.store(at + d * apart, so_far + share.to(REAL) * of, mask=mask)
-        following = 2.0 * z * last - before
-        before = last
-        last = following
+        last, before = 2.0 * z * last - before, last
 
 
 @triton.jit
@@ -108,9 +105,7 @@ def speed_of_clock(at, terms, tau, length, mask):
     z = 2.0 * tl.where(through > 1.0, 1.0, tl.where(through < 0.0, 0.0, through)) - 1.0
     last, before = z * 0.0, z * 0.0
     for k in range(1, terms):
-        following = tl.load(at + (terms - k), mask=mask, other=0.0) + 2.0 * z * last - before
-        before = last
-        last = following
+        last, before = tl.load(at + (terms - k), mask=mask, other=0.0) + 2.0 * z * last - before, last
     return tl.load(at, mask=mask, other=0.0) + z * last - before
 
 '''
@@ -162,6 +157,13 @@ if SPEEDS > 0:
     tl.store(at_slope + C_STATE, speed * slope, mask=inside & unit)
     tl.debug_barrier()
 """
+
+# Triton's types of the arguments of both kernels, by name; all others are pointers to the states' dtype.
+ARGUMENT_TYPES = {
+    **dict.fromkeys(("batch", "segments", "room", "of_segment", "of_sample", "width", "first", "many"), "i32"),
+    **dict.fromkeys(("lengths", "shares", "rates", "speeds", "table", "settings", "steps", "numbers", "first_steps"), "*fp64"),
+    **dict.fromkeys(("pieces", "places", "limits", "counts", "edges", "steps_before"), "*i64"),
+}
 
 FORWARD = """
 @triton.jit

@@ -26,9 +26,7 @@ def changing(at, apart, through, rate, mask, TERMS: tl.constexpr, CHEBYSHEV: tl.
         else:
             rise = tl.load(at + apart, mask=mask, other=0.0).to(REAL) - tl.load(at, mask=mask, other=0.0).to(REAL)
             total += rate.to(REAL) * rise
-        following = 2.0 * z * last - before
-        before = last
-        last = following
+        last, before = 2.0 * z * last - before, last
     return total
 
 
@@ -43,9 +41,7 @@ def give_changing(at, apart, through, rate, of, mask, TERMS: tl.constexpr, CHEBY
         tl.store(at + d * apart, so_far + share.to(REAL) * of, mask=mask)
         if not CHEBYSHEV:
             tl.store(at, tl.load(at, mask=mask, other=0.0) - share.to(REAL) * of, mask=mask)
-        following = 2.0 * z * last - before
-        before = last
-        last = following
+        last, before = 2.0 * z * last - before, last
 
 
 @triton.jit
@@ -56,9 +52,7 @@ def change_of_clock(at, terms, tau, length, mask):
     total, last, before = z * 0.0, z * 0.0 + 1.0, z * 0.0
     for d in range(1, terms):
         total += tl.load(at + d, mask=mask, other=0.0) * d * last
-        following = 2.0 * z * last - before
-        before = last
-        last = following
+        last, before = 2.0 * z * last - before, last
     return 2.0 / length * total
 
 '''

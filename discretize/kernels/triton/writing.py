@@ -21,7 +21,18 @@ from discretize.kernels.triton.lines import RESIDENT, TILE, Lines, Needs, padded
 from discretize.kernels.triton.passes import Draft, Pass, parts_of
 from discretize.kernels.triton.products import HELPERS
 
-__all__ = ["FEW", "SumSide", "Projection", "TritonText", "all_given", "expanded", "filled", "operands_of", "written"]
+__all__ = [
+    "ARGUMENT_TYPES",
+    "FEW",
+    "Projection",
+    "SumSide",
+    "TritonText",
+    "all_given",
+    "expanded",
+    "filled",
+    "operands_of",
+    "written",
+]
 
 
 # Bytes of matrices in a multiprocessor's registers, of 256 KB: of all, or of some beside those that are read at each step.
@@ -271,6 +282,9 @@ def filled(lines: Iterable[str], parts: Mapping[str, Sequence[str]]) -> Iterator
         else:
             yield line
 
+
+# Triton's types of the kernels' numbers, by name; all other arguments are pointers to the dtype of states or of what is stored.
+ARGUMENT_TYPES = dict.fromkeys(("time", "batch", "substeps", "inputs", "x_time", "kept_step", "dt_time", "dt_batch"), "i32")
 
 FORWARD = """
 @triton.jit

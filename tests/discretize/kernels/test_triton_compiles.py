@@ -11,7 +11,7 @@ import ctrnn
 from discretize import SRA1, Euler
 from discretize.kernels.cpp.methods import method_of
 from discretize.kernels.record.program import FlowModule, InputJVP, StateJVP, StepModule, program_of
-from discretize.kernels.triton import kernels, shapes
+from discretize.kernels.triton import adaptive, kernels, shapes, writing
 from discretize.kernels.triton.methods import TRITON
 from discretize.kernels.triton.solve_writing import SolveText, solve_text, solve_writer, with_method
 from discretize.kernels.triton.solves import recorder
@@ -19,8 +19,6 @@ from discretize.noise.increments import KeyedIncrements
 from discretize.solvers.adaptive import ADAPTIVE_METHODS
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION is unset")]
-DOUBLES = ("lengths", "shares", "rates", "speeds", "table", "settings", "steps", "numbers", "first_steps")
-COUNTS = ("pieces", "places", "limits", "counts", "edges", "steps_before")
 STORED = ("projected", "x", "hs", "kept", "of_hs")  # and matrices: what may lie in half precision
 HELD = {"TERMS": 1, "CHEBYSHEV": False, "SPEEDS": 0}
 STRAIGHT = {"TERMS": 2, "CHEBYSHEV": False, "SPEEDS": 0}
@@ -34,16 +32,15 @@ def compiler():
         pytest.skip("TRITON_INTERPRET=1 asks for the interpreter, which compiles nothing")
 
 
-def compiles(text, real, stored, constants, whole, names=("forward", "backward")):
-    """These kernels, for compute capability 9.0; whole: the arguments that are no tensors."""
+def compiles(text, real, stored, constants, types, names=("forward", "backward")):
+    """These kernels, for compute capability 9.0; types: of arguments that are no tensors of these."""
     from triton.backends.compiler import GPUTarget  # noqa: PLC0415 - where there is one
     from triton.compiler import ASTSource, compile  # noqa: PLC0415
 
     given = {"ROWS": shapes.ROWS, "PRECISION": "tf32x3", "RESTS": True, "KEEP": False} | constants
     for name in names:
         kernel = getattr(kernels._loaded(text), name)
-        kinds = dict.fromkeys(DOUBLES, "*fp64") | dict.fromkeys(COUNTS, "*i64") | dict.fromkeys(STORED, f"*{stored}")
-        kinds |= dict.fromkeys(whole, "i32") | dict.fromkeys(given, "constexpr")
+        kinds = dict.fromkeys(STORED, f"*{stored}") | types | dict.fromkeys(given, "constexpr")
         kinds |= {a: f"*{stored}" for a in kernel.arg_names if a.startswith("matrix_")}
         signature = {argument: kinds.get(argument, f"*{real}") for argument in kernel.arg_names}
         source = ASTSource(kernel, signature, {a: given[a] for a in kernel.arg_names if a in given})
@@ -52,8 +49,6 @@ def compiles(text, real, stored, constants, whole, names=("forward", "backward")
         assert compiled.metadata.shared <= 227 * 1024  # of a program, at most
 
 
-OF_SEQUENCES = ("time", "batch", "substeps", "inputs", "x_time", "kept_step", "dt_time", "dt_batch")
-NUMBERS = ("batch", "segments", "room", "of_segment", "of_sample", "width", "first", "many")
 TYPES = [(torch.float32, "fp32", "fp32"), (torch.float32, "fp32", "bf16"), (torch.float64, "fp64", "fp64")]
 
 
@@ -70,7 +65,7 @@ def test_solves_compile(dtype, real, stored):
     for (field, columns), how in ((gated, HELD), (gated, CURVED), (full, HELD), ((Lorenz().to(dtype), 1), HELD)):
         text = program_of(FlowModule(field, columns), {"x": True}, dtype, solve_writer(dtype)).written
         for method in (ADAPTIVE_METHODS["dopri5"], METHODS["Relaxed"]):
-            compiles(solving(text, method, field.state_size, dtype), real, stored, how, NUMBERS)
+            compiles(solving(text, method, field.state_size, dtype), real, stored, how, adaptive.ARGUMENT_TYPES)
 
 
 def stiff(units, dtype, moves):
@@ -85,13 +80,13 @@ def stiff(units, dtype, moves):
 def test_stiff_solves_compile(dtype, real, stored, units):
     for how in (HELD, STRAIGHT, CURVED) if units < 32 else (STRAIGHT,):
         text = solving(stiff(units, dtype, how is not HELD), ADAPTIVE_METHODS["rodas5p"], units, dtype)
-        compiles(text, real, stored, how, NUMBERS)
+        compiles(text, real, stored, how, adaptive.ARGUMENT_TYPES)
 
 
 @pytest.mark.parametrize("name", STIFF)
 def test_methods_given_as_code_that_read_jacobians_compile(name):
     text = solving(stiff(3, torch.float32, True), STIFF[name], 3, torch.float32)
-    compiles(text, "fp32", "fp32", CURVED, NUMBERS)
+    compiles(text, "fp32", "fp32", CURVED, adaptive.ARGUMENT_TYPES)
 
 
 FEW = ("forward_few", "backward_few")
@@ -102,9 +97,9 @@ FEW = ("forward_few", "backward_few")
 def test_sequences_compile(dtype, real, stored, make):
     module = StepModule(make(3, 20, dtype=dtype), Euler())
     program = program_of(module, {"x": True, "dt": True}, dtype, kernels.writer(dtype))
-    compiles(program.written.text, real, stored, {}, OF_SEQUENCES)
+    compiles(program.written.text, real, stored, {}, writing.ARGUMENT_TYPES)
     for rows in (1, 2):
-        compiles(program.written.text, real, stored, {"ROWS": rows}, OF_SEQUENCES, FEW)
+        compiles(program.written.text, real, stored, {"ROWS": rows}, writing.ARGUMENT_TYPES, FEW)
 
 
 @pytest.mark.parametrize("rows", [1, 4])
@@ -113,7 +108,7 @@ def test_sequences_whose_matrices_are_read_in_parts_compile(rows):
         StepModule(ctrnn.gru(3, 256, dtype=torch.float32), Euler()), {"x": True}, torch.float32, kernels.writer(torch.float32)
     )
     assert program.written.forward[1].streamed
-    compiles(program.written.text, "fp32", "fp32", {"ROWS": rows, "KEEP": True}, OF_SEQUENCES, FEW)
+    compiles(program.written.text, "fp32", "fp32", {"ROWS": rows, "KEEP": True}, writing.ARGUMENT_TYPES, FEW)
 
 
 @pytest.mark.parametrize("units", [1, 20])
@@ -122,5 +117,5 @@ def test_sequences_with_noise_compile(dtype, real, units):
     noisy = ctrnn.Noisy(ctrnn.gated(3, units, dtype=dtype), ctrnn.Noise(0.1))
     program = program_of(StepModule(KeyedIncrements(noisy, 4, True), SRA1()), {"x": True}, dtype, kernels.writer(dtype))
     assert "normal(" in program.written.text
-    compiles(program.written.text, real, real, {}, OF_SEQUENCES)
-    compiles(program.written.text, real, real, {"ROWS": 1}, OF_SEQUENCES, FEW)
+    compiles(program.written.text, real, real, {}, writing.ARGUMENT_TYPES)
+    compiles(program.written.text, real, real, {"ROWS": 1}, writing.ARGUMENT_TYPES, FEW)
