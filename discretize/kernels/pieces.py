@@ -210,7 +210,7 @@ def _speeds(chain: Chain, spacing: float) -> np.ndarray | str | None:
 
 
 def _gives_speeds(found: Tensor, chain: Chain, spacing: float) -> bool:
-    """Whether (segments, terms, batch) coefficients give the speeds at times at most so far apart."""
+    """Return whether (segments, terms, batch) coefficients give the speeds at times at most so far apart."""
     count = math.ceil(2 * float(chain.edges.detach().diff(dim=0).max()) / spacing)
     if count <= MOST_TERMS:
         return True

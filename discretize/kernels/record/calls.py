@@ -30,7 +30,7 @@ class AttemptCalls:
 
     @property
     def count(self) -> int:
-        """The number of slopes."""
+        """Return the number of slopes."""
         return self.given.following.width // self.width - 2
 
     def answer(self, place: int) -> Value:

@@ -148,7 +148,7 @@ class ShiftedJacobian(_Matrix):
 
 
 class _Transpose(_Matrix):
-    """The transpose of a + b J, which can be factored, to solve with its adjoint."""
+    """Stands for the transpose of a + b J, which can be factored, to solve with its adjoint."""
 
     def __init__(self, of: ShiftedJacobian) -> None:
         super().__init__(of.jacobian)

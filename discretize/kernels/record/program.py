@@ -241,7 +241,7 @@ def program_of(module: CodeModule, wanted: Mapping[str, bool], dtype: torch.dtyp
 def _program(
     module: CodeModule, wanted: Mapping[str, bool], dtype: torch.dtype, write: Writer[Text], lines: bool
 ) -> Program[Text]:
-    """As `program_of`; lines: whether they are recorded. Raises: LinesNotRecordedError where one is to be named and is not."""
+    """Do as `program_of`; lines: whether they are recorded. Raises: LinesNotRecordedError where one is to be named and is not."""
     differentiated = getattr(module, "is_differentiated", True)
     learned = [weight.requires_grad and differentiated for weight in weights_of(module)]
     moved = ("h", *(name for name in module.samples if name != "h" and wanted.get(name))) if differentiated else ()

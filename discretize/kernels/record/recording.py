@@ -289,7 +289,7 @@ def operation_name(node: Node) -> str:
 
 
 def source_line(node: Node) -> str:
-    """Where in the user's code an operation comes from. Raises: LinesNotRecordedError."""
+    """Return where in the user's code an operation comes from. Raises: LinesNotRecordedError."""
     if node.graph.output_node().meta.get("without lines"):
         raise LinesNotRecordedError
     frames = _user_frames(node)
@@ -327,7 +327,7 @@ def in_the_users_words(error: Exception) -> str:
 def copied_with(
     module: Module, tensors: Iterable[Tensor], others: Iterable[Tensor], shared: Mapping[int, Any] | None = None
 ) -> Module:
-    """The module with other tensors in place of its own, wherever it keeps them; `shared`: as for `as_function`."""
+    """Return the module with other tensors in place of its own, wherever it keeps them; `shared`: as for `as_function`."""
     # Not torch.func.functional_call: it misses parameters that a module also keeps in a dict of its own.
     visited = dict(shared or {})
     for old, new in zip(tensors, others, strict=True):
@@ -393,7 +393,7 @@ def decompositions(known: Known, all_of_torch: bool = False) -> Decompositions:
 
 
 def _is_others(file: str) -> bool:
-    """Whether no user wrote the lines of a file."""
+    """Return whether no user wrote the lines of a file."""
     return os.path.join(os.path.dirname(torch.__file__), "") in file or file.startswith(KERNELS) or file in OURS
 
 

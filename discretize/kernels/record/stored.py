@@ -57,7 +57,7 @@ class Recorder:
 
     @property
     def key(self) -> str | None:
-        """The key of all its programs so far; None where one of them is never kept."""
+        """Return the key of all its programs so far; None where one of them is never kept."""
         return None if None in self.keys else digest(self.keys)
 
     def program(self, module: CodeModule, wanted: Mapping[str, bool], dtype: torch.dtype, write: Writer[Text]) -> Program[Text]:

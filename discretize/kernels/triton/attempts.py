@@ -78,17 +78,17 @@ class AttemptText:
 
     @property
     def evaluations(self) -> int:
-        """How many calls of the field are made again on the way back."""
+        """Count the calls of the field that are made again on the way back."""
         return sum(each.kind == OF_FIELD for each in self.rounds[1])
 
     @property
     def pairs(self) -> int:
-        """How many derivatives along vectors it goes back through."""
+        """Count the derivatives along vectors that it goes back through."""
         return len(self.rounds[3])
 
     @property
     def row(self) -> int:
-        """How many numbers each round has in the table."""
+        """Count the numbers that each round has in the table."""
         return 4 + max(len(each.numbers) for rounds in self.rounds for each in rounds)
 
     @property
@@ -145,7 +145,7 @@ def attempt_text(values: ProgramValues) -> AttemptText:
 
 
 class _Branches:
-    """Lines for branches of one kernel, each by a pass of its own.
+    """Writes lines for branches of one kernel, each by a pass of its own.
 
     results: of rounds, which buffer they lie in and where; names: of values that have one; shared: of pieces that are named
     before the loop; fewest: terms of a sum that is a loop; factors: matrices a + b J, in the order they are made in; weights: of
@@ -168,7 +168,7 @@ class _Branches:
         return replace(self.last.needs, scratch=self.scratch)
 
     def head(self, word: str) -> dict[str, list[str]]:
-        """The lines before the loop, and the weights that are read."""
+        """Return the lines before the loop, and the weights that are read."""
         out = self.last.out
         columns = [f"c{n}, r{n} = tl.arange(0, {n})[None, :], tl.arange(0, {n})[:, None]" for n in out.columns if n > 1]
         read = [*(f"vector_{k}, " for k in out.vectors), *(f"matrix_{k}, " for k in out.matrices)]
@@ -277,7 +277,7 @@ class _Branches:
 
 
 class _StepRounds(_Branches):
-    """The rounds of a step."""
+    """List the rounds of a step."""
 
     sums = "SUMS"
 
@@ -301,7 +301,7 @@ class _StepRounds(_Branches):
 
 
 class _BackRounds(_Branches):
-    """The rounds that are made again, and those that go back."""
+    """List the rounds that are made again, and those that go back."""
 
     sums = "SUMS_BACK"
 
@@ -351,7 +351,7 @@ class _BackRounds(_Branches):
 
 
 def _kind(value: Value) -> int:
-    """Which operation with J a value is of, 0 for others."""
+    """Return which operation with J a value is of, 0 for others."""
     return 1 + 2 * [*OPERATIONS].index(value.operation) + value.settings[0] if value.operation in OPERATIONS else OF_FIELD
 
 

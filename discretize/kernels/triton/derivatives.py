@@ -16,7 +16,7 @@ __all__ = ["DRIFT", "GIVE_RISE", "IMPLICIT", "IMPLICIT_BACK", "PULL_DRIFT", "RAT
 RATES = '''
 @triton.jit
 def changing(at, apart, through, rate, mask, TERMS: tl.constexpr, CHEBYSHEV: tl.constexpr):
-    """How fast the sum of the rows of a piece changes."""
+    """Compute how fast the sum of the rows of a piece changes."""
     total = tl.where(mask, 0.0, 0.0).to(REAL)
     z = 2.0 * through - 1.0
     last, before = z * 0.0 + 1.0, z * 0.0  # of the second kind: T_d' = d U_(d-1)
@@ -32,7 +32,7 @@ def changing(at, apart, through, rate, mask, TERMS: tl.constexpr, CHEBYSHEV: tl.
 
 @triton.jit
 def give_changing(at, apart, through, rate, of, mask, TERMS: tl.constexpr, CHEBYSHEV: tl.constexpr):
-    """The cotangent of that, to its rows."""
+    """Add the cotangent of that to its rows."""
     z = 2.0 * through - 1.0
     last, before = z * 0.0 + 1.0, z * 0.0
     for d in range(1, TERMS):
@@ -46,7 +46,7 @@ def give_changing(at, apart, through, rate, of, mask, TERMS: tl.constexpr, CHEBY
 
 @triton.jit
 def change_of_clock(at, terms, tau, length, mask):
-    """How fast the speed of a clock changes."""
+    """Compute how fast the speed of a clock changes."""
     through = tau / length
     z = 2.0 * tl.where(through > 1.0, 1.0, tl.where(through < 0.0, 0.0, through)) - 1.0
     total, last, before = z * 0.0, z * 0.0 + 1.0, z * 0.0
@@ -115,7 +115,7 @@ SPEED_KEPT = SPEED.replace("tl.debug_barrier()", f"tl.debug_barrier()\n    {FLOW
 
 
 def _of_field(lines: str) -> str:
-    """Lines for rounds that evaluate a field."""
+    """Put lines under the condition that a round evaluates a field."""
     return "kind = tl.load(at_round)\nif kind == 0.0:\n" + "\n".join(f"    {line}" for line in lines.splitlines() if line)
 
 

@@ -14,14 +14,14 @@ MOST_UNITS = 32
 
 
 def units_of(width: int) -> int:
-    """Rows of a block: a power of 2."""
+    """Return the rows of a block: a power of 2."""
     return max(2, 1 << (width - 1).bit_length())
 
 
 MATRICES = '''
 @triton.jit
 def shifted(to, jacobian, a, b, mask, SIZE: tl.constexpr, UNITS: tl.constexpr):
-    """a + b J, of a J that lies column by column."""
+    """Write a + b J, of a J that lies column by column."""
     down, across = tl.arange(0, UNITS)[None, :, None], tl.arange(0, UNITS)[None, None, :]
     inner = mask[:, :, None] & (down < SIZE) & (across < SIZE)
     turned = tl.load(jacobian[:, :, None] + across * SIZE + down, mask=inner, other=0.0)
@@ -32,7 +32,7 @@ def shifted(to, jacobian, a, b, mask, SIZE: tl.constexpr, UNITS: tl.constexpr):
 
 @triton.jit
 def factored(at, order, mask, SIZE: tl.constexpr, UNITS: tl.constexpr):
-    """P M = L U in the place of M; `order`: which row of M is which of P M. A singular one gives what is not finite."""
+    """Factor P M = L U in the place of M; `order`: which row of M is which of P M. A singular one gives what is not finite."""
     c = tl.arange(0, UNITS)[None, :]
     down, across = tl.arange(0, UNITS)[None, :, None], tl.arange(0, UNITS)[None, None, :]
     unit = mask & (c < SIZE)
@@ -65,7 +65,7 @@ def factored(at, order, mask, SIZE: tl.constexpr, UNITS: tl.constexpr):
 
 @triton.jit
 def solved(at, order, v, to, mask, SIZE: tl.constexpr, UNITS: tl.constexpr, TURNED: tl.constexpr):
-    """u of M u = v by the factors of M, or for TURNED by its transpose; `to` may be the place of v."""
+    """Solve M u = v by the factors of M, or for TURNED with its transpose; `to` may be the place of v."""
     c = tl.arange(0, UNITS)[None, :]
     unit = mask & (c < SIZE)
     places = tl.load(order + c, mask=unit, other=0.0).to(tl.int32)
@@ -90,7 +90,7 @@ def solved(at, order, v, to, mask, SIZE: tl.constexpr, UNITS: tl.constexpr, TURN
 
 @triton.jit
 def multiplied(jacobian, v, to, times, mask, SIZE: tl.constexpr, UNITS: tl.constexpr, TURNED: tl.constexpr):
-    """J v times a number of each sample, or for TURNED of the transpose."""
+    """Compute J v times a number of each sample, or for TURNED J^T v times it."""
     c = tl.arange(0, UNITS)[None, :]
     unit = mask & (c < SIZE)
     total = tl.where(unit, 0.0, 0.0).to(REAL)
@@ -111,7 +111,7 @@ FASTER = [
 
 
 def factoring(place: int, width: int, a: str, b: str) -> list[str]:
-    """Lines that make a + b J, the matrix at that place, and factor it."""
+    """Return lines that make a + b J, the matrix at that place, and factor it."""
     factors = f"at_matrix + {place * (width + 1) * width}"
     return [
         *FASTER,
