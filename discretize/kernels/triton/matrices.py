@@ -21,10 +21,12 @@ def units_of(width: int) -> int:
 MATRICES = '''
 @triton.jit
 def shifted(to, jacobian, a, b, mask, SIZE: tl.constexpr, UNITS: tl.constexpr):
-    """Write a + b J, of a J that lies column by column."""
+    """Write the transpose of a + b J, of a J that lies column by column.
+
+    So rounding is relative to the largest number of a row of J, and a slow unit keeps its digits beside a stiff one."""
     down, across = tl.arange(0, UNITS)[None, :, None], tl.arange(0, UNITS)[None, None, :]
     inner = mask[:, :, None] & (down < SIZE) & (across < SIZE)
-    turned = tl.load(jacobian[:, :, None] + across * SIZE + down, mask=inner, other=0.0)
+    turned = tl.load(jacobian[:, :, None] + down * SIZE + across, mask=inner, other=0.0)
     diagonal = tl.where(down == across, a[:, :, None], 0.0)
     tl.store(to[:, :, None] + down * SIZE + across, diagonal + b[:, :, None] * turned, mask=inner)
     tl.debug_barrier()
@@ -111,7 +113,7 @@ FASTER = [
 
 
 def factoring(place: int, width: int, a: str, b: str) -> list[str]:
-    """Return lines that make a + b J, the matrix at that place, and factor it."""
+    """Return lines that make the transpose of a + b J, the matrix at that place, and factor it."""
     factors = f"at_matrix + {place * (width + 1) * width}"
     return [
         *FASTER,
@@ -122,7 +124,7 @@ def factoring(place: int, width: int, a: str, b: str) -> list[str]:
 
 def _solving(read: str, width: int, turned: bool) -> list[str]:
     factors = f"at_matrix + place * {(width + 1) * width}"
-    return [f"solved({factors}, {factors} + {width * width}, {read}, at_slope, inside, {width}, {units_of(width)}, {turned})"]
+    return [f"solved({factors}, {factors} + {width * width}, {read}, at_slope, inside, {width}, {units_of(width)}, {not turned})"]
 
 
 def _multiplying(read: str, width: int, turned: bool) -> list[str]:

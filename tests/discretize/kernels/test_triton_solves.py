@@ -214,6 +214,22 @@ def test_a_moving_equilibrium_is_followed_with_long_steps():
     assert gradient.abs().max() < 1e-5  # exp(-10,000), but for the error of the steps
 
 
+@pytest.mark.slow
+def test_a_slow_unit_keeps_its_digits_beside_a_stiff_one():
+    def relaxing(t, h):
+        y, z = h[..., :1], h[..., 1:]
+        return torch.cat([z, 1e6 * ((1 - y * y) * z - y)], -1)
+
+    h0, ends = torch.stack([torch.linspace(1.3, 1.9, 8), torch.zeros(8)], -1), []
+    how = {"method": "rodas5p", "first_step": 1e-4, "max_step": 1e-4, "rtol": 0.9, "atol": 1e6}
+    for dtype, engine in ((torch.float32, "triton"), (torch.float64, "steps")):
+        solved = integrate(relaxing, None, h0.to(dtype), [0.0, 1e-4], fused=engine == "triton", **how)
+        assert solved.stats["engine"] == engine, solved.stats["engine_why"]
+        ends.append(solved.hs[-1, :, 0].double())
+    # Half a rounding of y, and those of sums of stages. Rows exchanged by the numbers of the stiff unit lose twenty.
+    assert_close(*ends, rtol=2 * torch.finfo(torch.float32).eps, atol=0)
+
+
 @pytest.mark.parametrize("size", [5, pytest.param(1, marks=pytest.mark.slow), pytest.param(32, marks=pytest.mark.slow)])
 def test_matrices_are_factored_with_the_largest_pivots(size):
     text = """
