@@ -82,10 +82,13 @@ class _Equation:
         return over_matrices(self.tau) * jacobian(self.field, self.projected, u)
 
     def factors(self, pull: Tensor, friction: Tensor | float = 0.0) -> Factors:
-        """A + friction = 1 - tau J + friction, in its LU factors; friction a number or (..., 1)."""
+        """The transpose of A + friction = 1 - tau J + friction, in its LU factors; friction a number or (..., 1).
+
+        So rounding is relative to the largest number of a row of A, and a slow unit keeps its digits beside a stiff one.
+        """
         matrices = -pull
         matrices.diagonal(dim1=-2, dim2=-1).add_(1 + friction)
-        return torch.linalg.lu_factor_ex(matrices)[:2]
+        return torch.linalg.lu_factor_ex(matrices.transpose(-2, -1))[:2]
 
 
 def _solution(equation: _Equation, guess: Tensor) -> Tensor:
@@ -164,7 +167,7 @@ def _relaxed(equation: _Equation, guess: Tensor) -> Tensor:
 
 
 def _solved(factors: Factors, off: Tensor) -> Tensor:
-    return torch.linalg.lu_solve(*factors, off.unsqueeze(-1)).squeeze(-1)
+    return torch.linalg.lu_solve(*factors, off.unsqueeze(-1), adjoint=True).squeeze(-1)
 
 
 def _times(matrices: Tensor, u: Tensor) -> Tensor:

@@ -145,6 +145,23 @@ def test_units_of_any_sizes_satisfy_their_own_equations(step, sizes):
     assert_close((found / s).double(), step(Alone(1, 2), x.float().double(), h.float().double(), 1.5), rtol=0, atol=1e-6)
 
 
+@implicit
+def test_second_derivatives_of_a_slow_unit_keep_their_digits_beside_a_stiff_one(step):
+    class Apart(ctrnn.VectorField):
+        def flow(self, projected, h):
+            y, z = h[..., :1], h[..., 1:]
+            return torch.cat([0.3 * y * y + 0.2 * z * z - y, 1e6 * (projected + 0.1 * y * y - z)], -1)
+
+    found = []
+    for dtype in (torch.float32, torch.float64):
+        x, h = torch.full((8, 1), 0.3, dtype=dtype), torch.linspace(0.4, 0.9, 16).reshape(8, 2).to(dtype).requires_grad_()
+        (first,) = torch.autograd.grad(step(Apart(1, 2), x, h, 0.01)[:, 0].sum(), h, create_graph=True)
+        (second,) = torch.autograd.grad(first[:, 0].sum(), h)
+        found.append(second[:, 0].double())
+    # Sums of a dozen terms that are no larger than they are. Rows exchanged by the numbers of the stiff unit lose hundreds.
+    assert_close(*found, rtol=16 * torch.finfo(torch.float32).eps, atol=0)
+
+
 @pytest.mark.parametrize("dt", [0.7, 4.92, 90.0])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_states_that_have_decayed_to_the_last_digits_there_are_can_be_stepped(dtype, dt):
