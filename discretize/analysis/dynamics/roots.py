@@ -110,5 +110,8 @@ def with_derivatives(residual: Residual, matrix: Matrix, u: Tensor) -> Tensor:
 
 def correction(matrix: Tensor, off: Tensor) -> Tensor:
     """Solve matrix c = -off; c is not finite where the matrix is singular."""
-    found, failed = torch.linalg.solve_ex(matrix, -off.unsqueeze(-1))
+    # The transpose's factors: so rounding is relative to the largest number of a row, and a slow unit keeps its digits beside a
+    # stiff one.
+    factors, pivots, failed = torch.linalg.lu_factor_ex(matrix.mT)
+    found = torch.linalg.lu_solve(factors, pivots, -off.unsqueeze(-1), adjoint=True)
     return torch.where((failed != 0).reshape(-1, 1), torch.nan, found.squeeze(-1))

@@ -127,6 +127,22 @@ def test_fixed_points_have_the_derivatives_of_the_implicit_function_theorem(name
     assert_close(ours, (inverse * slope)[0], rtol=1e-10, atol=1e-12)
 
 
+def test_second_derivatives_at_rest_keep_their_digits_where_a_slow_unit_is_beside_a_stiff_one():
+    class Apart(ctrnn.VectorField):
+        def flow(self, projected, h):
+            y, z = h[..., :1], h[..., 1:]
+            return torch.cat([0.2 + 0.3 * y * y + 0.2 * z * z - y, 1e6 * (projected + 1e-3 * y * y - z)], -1)
+
+    seconds = []
+    for dtype in (torch.float32, torch.float64):
+        xs = torch.linspace(0.1, 0.5, 3).to(dtype).requires_grad_()
+        rests = [fixed_points(Flow(Apart(1, 2), x[None]), torch.full((1, 2), 0.1, dtype=dtype)).h[0, 0] for x in xs]
+        (first,) = torch.autograd.grad(torch.stack(rests).sum(), xs, create_graph=True)
+        seconds.append(torch.autograd.grad(first.sum(), xs)[0].double())
+    # Sums of a few terms that are no larger than they are. Rows exchanged by the numbers of the stiff unit lose hundreds.
+    assert_close(*seconds, rtol=16 * torch.finfo(torch.float32).eps, atol=0)
+
+
 @pytest.mark.parametrize(
     ("system", "h", "p", "limits", "direction", "kind", "expected"),
     [
