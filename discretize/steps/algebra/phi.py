@@ -52,11 +52,15 @@ def _series(k: int, z: Tensor) -> Tensor:
 def phi_matrix(A: Tensor, v: Tensor) -> Tensor:
     r"""phi_1(A) v, by one exponential of the matrix [[A, v], [0, 0]].
 
-    Units are scaled first: rounding of the exponential is relative to the largest of its entries, whatever their units.
+    Units are scaled first: rounding of the exponential is relative to the largest of its entries, whatever their units. It also
+    grows with the largest of A, for e^A = (e^(A/n))^n: beside a unit with a decay of 1e4 a step others would keep three digits in
+    float32, which is computed in float64.
 
     Shape:   A (..., n, n), v (..., n) -> (..., n).
     Source:  Hochbruck and Ostermann 2010; the augmented matrix is Saad's (1992), the scaling Osborne's (1960).
     """
+    if v.dtype == torch.float32:
+        return phi_matrix(A.double(), v.double()).to(v.dtype)
     d = _balance(A.detach())
     A, v = A / d.unsqueeze(-1) * d.unsqueeze(-2), v / d
     size = _power_of_two(v.detach().abs().amax(-1, keepdim=True))

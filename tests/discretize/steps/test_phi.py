@@ -86,3 +86,12 @@ def test_phi_of_a_matrix_is_phi_of_its_eigenvalues(scale):
     v = torch.randn(2, 4)
     expected = (rotation @ (phi(1, eigenvalues).unsqueeze(-1) * (rotation.mT @ v.unsqueeze(-1)))).squeeze(-1)
     torch.testing.assert_close(phi_matrix(A, v), expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("fast", [1e2, 1e4, 1e6])
+def test_phi_of_a_matrix_keeps_the_digits_of_a_slow_unit_beside_a_fast_one(fast):
+    A, v = torch.tensor([[-0.5, 0.3], [0.2 * fast, -fast]], dtype=torch.float32), torch.tensor([0.7, 0.1], dtype=torch.float32)
+    eigenvalues, vectors = torch.linalg.eig(A.double())
+    weights = torch.linalg.solve(vectors, v.to(vectors.dtype))
+    expected = (vectors * phi(1, eigenvalues.real) @ weights).real.float()
+    torch.testing.assert_close(phi_matrix(A, v), expected, rtol=4 * torch.finfo(torch.float32).eps, atol=0)
