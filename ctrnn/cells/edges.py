@@ -128,7 +128,9 @@ class GatedCandidate(Part):
     def rewrite_(self, squash: Sigmoidal) -> None:
         """Change the activation in place, and the weights with it, so that the network computes the same function."""
         if self.bias is None:
-            raise ValueError("Without `bias` there is nothing that could take up another centre of the activities.")
+            raise ValueError(
+                "The network has no `bias`, which would take up the other centre of its activities; make it with bias=True."
+            )
         old, self.squash = self.squash, squash
         self._take(old, self.weight, self.bias)
 

@@ -69,7 +69,10 @@ class LowRankReduction(VectorField):
     def states(self, reduced: Tensor) -> Tensor:
         r"""Return v = M k + Wx u + b of an additive network: (..., rank + input) -> (..., hidden)."""
         if not isinstance(self._candidate, AdditiveCandidate):
-            raise TypeError("In the rate form k = N^T r does not say what r is; only what it will be, where k rests.")
+            raise TypeError(
+                "`states` needs an additive network: in the rate form k = N^T r does not say what r is, but where k rests; "
+                "solve the whole field for it."
+            )
         k, u = self._split(reduced)
         return k @ self.m.mT + self._candidate.project(u)
 

@@ -36,14 +36,17 @@ class Dale(AnsweredInit, nn.Module):
         super().__init__()
         given = checks.is_tensor("signs", signs)
         if given.dim() != 1 or not checks.holds(given.abs() == 1):
-            raise ValueError(f"`signs` must be 1 or -1 for each column, (columns,), got shape {tuple(given.shape)}.")
+            came = f"{given.tolist()}" if given.dim() == 1 else f"shape {tuple(given.shape)}"
+            raise ValueError(f"`signs` must be 1 or -1 for each column, (columns,), got {came}.")
         self.by: str = checks.one_of("by", by, ("abs", "softplus", "clip"))
         self.register_buffer("signs", given.detach().to(torch.get_default_dtype()))
 
     def forward(self, weight: Tensor) -> Tensor:
         signs = self.signs.to(weight)
         if weight.shape[-1] != len(signs):
-            raise ValueError(f"`signs` are for {len(signs)} columns, and the weight is {tuple(weight.shape)}.")
+            raise ValueError(
+                f"`signs` are for {len(signs)} columns, and the weight is {tuple(weight.shape)}; give one for each column."
+            )
         if self.by == "clip":
             return torch.relu(weight * signs) * signs
         return (weight.abs() if self.by == "abs" else softplus(weight)) * signs
@@ -79,7 +82,7 @@ class Mask(AnsweredInit, nn.Module):
 
     def forward(self, weight: Tensor) -> Tensor:
         if weight.shape != self.mask.shape:
-            raise ValueError(f"`mask` is {tuple(self.mask.shape)}, and the weight is {tuple(weight.shape)}.")
+            raise ValueError(f"`mask` is {tuple(self.mask.shape)}, and the weight is {tuple(weight.shape)}; make them equal.")
         return weight * self.mask.to(weight)
 
     def right_inverse(self, weight: Tensor) -> Tensor:
@@ -125,7 +128,7 @@ class LowRank(AnsweredInit, nn.Module):
 
     def right_inverse(self, weight: Tensor) -> tuple[Tensor, Tensor]:
         if self.rank > min(weight.shape):
-            raise ValueError(f"`rank` is {self.rank}, and the weight is {tuple(weight.shape)}.")
+            raise ValueError(f"`rank` is {self.rank}, and the weight is {tuple(weight.shape)}; give at most {min(weight.shape)}.")
         u, s, vh = torch.linalg.svd(weight, full_matrices=False)
         root = s[: self.rank].sqrt()
         return u[:, : self.rank] * root, vh[: self.rank].mT * root
@@ -163,4 +166,7 @@ class SpectralRadius(AnsweredInit, nn.Module):
 
 def _check_square(of: nn.Module, weight: Tensor) -> None:
     if weight.dim() != 2 or weight.shape[0] != weight.shape[1]:
-        raise ValueError(f"{type(of).__name__} is for square matrices, and the weight is {tuple(weight.shape)}.")
+        raise ValueError(
+            f"{type(of).__name__} is for square matrices, and the weight is {tuple(weight.shape)}; put it on recurrent weights, "
+            "`weight_h`."
+        )

@@ -105,7 +105,7 @@ class Noisy(VectorField):
         self.field, self.noise, self.bandwidths = field, noise, field.bandwidths
         units = field.state_size if noise.on == "state" else field.input_size
         if not units:
-            raise ValueError("`noise` is on the input, and the field has none.")
+            raise ValueError("`noise` is on the input, and the field has none; put it on the state, `ctrnn.Noise(sigma)`.")
         if noise.sigma.dim() and len(noise.sigma) not in (1, units):
             what = "units" if noise.on == "state" else "input features"
             raise ValueError(f"`sigma` has shape {tuple(noise.sigma.shape)}, and the field has {units} {what}.")
@@ -198,9 +198,11 @@ class ColoredInput(VectorField):
     def __init__(self, field: VectorField, sigma: float | Tensor, correlation_time: float) -> None:
         check_field(field)
         if noise_channels(field):
-            raise ValueError(f"`field` has noise already, {type(field).__name__}.")
+            raise ValueError(f"`field` has noise already, {type(field).__name__}; give one without.")
         if not field.input_size:
-            raise ValueError("`field` has no input that noise could be on.")
+            raise ValueError(
+                "`field` has no input that noise could be on; `ctrnn.Noisy(field, ctrnn.Noise(sigma))` puts it on the state."
+            )
         super().__init__(field.input_size, field.hidden_size, field.state_size + field.input_size)
         self.field, self.correlation_time = field, checks.positive_number("correlation_time", correlation_time)
         noise = Noise(sigma, on="input")

@@ -83,7 +83,7 @@ def decay_law(values: Tensor, resamples: int = 200) -> DecayLaw:
         raise ValueError(f"`values` must be floating point, (n,) or (n, sequences), got {values.dtype}, {tuple(values.shape)}.")
     checks.is_finite("values", values)
     if bool((values < 0).any()):
-        raise ValueError("`values` must be norms, whose logarithm is fitted: not negative.")
+        raise ValueError(f"`values` must be norms, not negative, since their logarithm is fitted; got {float(values.min()):g}.")
     resamples = checks.positive_size("resamples", resamples)
     each = values.detach().double().reshape(len(values), -1).cpu()
     above = (each > FLOOR * torch.finfo(values.dtype).eps * each.amax(0)).all(1)

@@ -128,7 +128,7 @@ class BrownianPath:
             known = self.knots.shape[1]
         self.keys: Tensor = fresh_keys(seed, 1 if known is None else checks.size("batch", known))
         if self.knots.dim() > 1 and self.knots.shape[1] != len(self.keys):
-            raise ValueError(f"`knots` are for {self.knots.shape[1]} samples, and there are {len(self.keys)}.")
+            raise ValueError(f"`knots` are for {self.knots.shape[1]} samples, the path has {len(self.keys)}; give as many.")
         self.first: Tensor = torch.as_tensor(first, dtype=torch.int64, device="cpu").expand(len(self.keys))
         self._read: _ReadNodes | None = None
 
@@ -156,7 +156,7 @@ class BrownianPath:
         times = times.detach()
         columns = times if times.dim() > 1 else times[:, None].expand(-1, len(self.keys))
         if columns.shape[1] != len(self.keys):
-            raise ValueError(f"Times are for {columns.shape[1]} samples, and the path has {len(self.keys)}.")
+            raise ValueError(f"Times are for {columns.shape[1]} samples, and the path has {len(self.keys)}; give as many.")
         return checks.within("t", columns, self._knots[0], self._knots[-1])
 
     @property

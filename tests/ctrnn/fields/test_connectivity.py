@@ -251,11 +251,11 @@ def test_what_cannot_be_balanced_is_refused_in_words(make, error, words):
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: ctrnn.Dale(torch.tensor([1.0, 0.5])), "`signs` must be 1 or -1"),
+        (lambda: ctrnn.Dale(torch.tensor([1.0, 0.5])), r"`signs` must be 1 or -1 .* got \[1.0, 0.5\]"),
         (lambda: constrained(ctrnn.Dale(SIGNS[:3])), "3 columns"),
-        (lambda: constrained(ctrnn.Mask(torch.ones(3, 4))), "`mask` is"),
-        (lambda: constrained(ctrnn.LowRank(5)), "`rank` is 5"),
-        (lambda: register_parametrization(ctrnn.leaky(2, 4).candidate, "weight_x", ctrnn.ZeroDiagonal()), "square"),
+        (lambda: constrained(ctrnn.Mask(torch.ones(3, 4))), "`mask` is .* make them equal"),
+        (lambda: constrained(ctrnn.LowRank(5)), "`rank` is 5, .* at most 4"),
+        (lambda: register_parametrization(ctrnn.leaky(2, 4).candidate, "weight_x", ctrnn.ZeroDiagonal()), "square.*`weight_h`"),
         (lambda: ctrnn.SpectralRadius(0.5)(torch.tensor([[0.0, 1.0], [0.0, 0.0]])), "no eigenvalue but 0"),
     ],
 )

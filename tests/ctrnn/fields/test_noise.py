@@ -216,12 +216,12 @@ class HandsOn(Inner):
         (
             lambda: ctrnn.Noisy(ctrnn.leaky(0, 3), ctrnn.Noise(0.1, on="input")),
             ValueError,
-            "on the input, and the field has none",
+            "on the input, and the field has none; put it on the state",
         ),
         (lambda: ctrnn.ColoredInput(ctrnn.leaky(0, 3), 0.1, 1.0), ValueError, "no input that noise could be on"),
         (lambda: ctrnn.ColoredInput(ctrnn.leaky(2, 3), torch.ones(3), 1.0), ValueError, r"\(3,\), .* has 2 input features"),
         (lambda: ctrnn.ColoredInput(ctrnn.leaky(2, 3), 0.1, 0.0), ValueError, "`correlation_time`"),
-        (lambda: ctrnn.ColoredInput(HandsOn(), 0.1, 1.0), ValueError, "`field` has noise already, HandsOn"),
+        (lambda: ctrnn.ColoredInput(HandsOn(), 0.1, 1.0), ValueError, "`field` has noise already, HandsOn; give one without"),
     ],
 )
 def test_what_does_not_fit_is_refused_in_words(make, error, words):

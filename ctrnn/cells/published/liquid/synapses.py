@@ -59,7 +59,8 @@ def checked_wiring(wiring: Tensor, dtype: torch.dtype | None = None, device: tor
     """Return a copy of a wiring, (sources, units) of -1, 0 and 1, once it is checked."""
     signs = checks.is_tensor("wiring", wiring)
     if signs.dim() != 2 or not checks.holds(signs == signs.sign()):
-        raise ValueError("`wiring` must be (sources, units) of -1, 0 and 1.")
+        came = f"shape {tuple(signs.shape)}" if signs.dim() != 2 else f"{float(signs[signs != signs.sign()][0]):g} among them"
+        raise ValueError(f"`wiring` must be (sources, units) of -1, 0 and 1, got {came}.")
     return signs.to(dtype=dtype or torch.get_default_dtype(), device=device, copy=True)
 
 
