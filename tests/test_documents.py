@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import inspect
 import io
+import json
 import re
 import shutil
 from itertools import zip_longest
@@ -35,6 +36,7 @@ LINKED = [*PAGES, ROOT / "CHANGELOG.md", *MADE]
 PACKAGES = ["ctrnn", "discretize", "derivations"]
 FIGURES = sorted((ROOT / "docs" / "figures").glob("*.svg"))
 PART_FILES = ("ctrnn.fields.candidates", "ctrnn.fields.rates", "ctrnn.fields.decays")
+COUNTED = (("cells.md", "cells: published"), ("steps.md", "steps: all"))
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -219,6 +221,26 @@ def test_every_cell_part_and_step_has_a_row():
     assert not [name for name in parts if not has_row(text_of("cells.md"), name)], "the table of parts in docs/cells.md"
     for path, page, filled in tables.filled():
         assert page == filled, f"{path.name}: run `python -m experiments.breakdown.tables`"
+
+
+def counts():
+    """How many there are of what README.md and CHANGELOG.md count."""
+    rows = {name: text_of(page).split(f"<!-- {name} -->")[1].split("<!-- end -->")[0] for page, name in COUNTED}
+    claims = json.loads((ROOT / "derivations" / "records.json").read_text())["claims"].values()
+    return {
+        "published": len(set(re.findall(r"^\| `ctrnn\.cells\.(\w+)", rows["cells: published"], re.MULTILINE))),
+        "steps of fixed length": len(re.findall(r"^\| `", rows["steps: all"], re.MULTILINE)),
+        "claims": sum(len(text) for text in claims),
+        "studies": len(STUDIES.own),
+    }
+
+
+@pytest.mark.parametrize("what", ["published", "steps of fixed length", "claims", "studies"])
+def test_what_the_readme_and_the_changelog_count_is_there_as_often(what):
+    pages = [(ROOT / page).read_text() for page in ("README.md", "CHANGELOG.md")]
+    told = [int(count) for page in pages for count in re.findall(rf"\b(\d+) {what}\b", page)]
+    assert told
+    assert {*told} == {counts()[what]}
 
 
 def is_there(package, name):
