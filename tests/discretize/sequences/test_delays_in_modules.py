@@ -561,6 +561,45 @@ def test_a_network_rests_where_it_would_stay_and_its_modes_solve_the_characteris
     assert (matrix @ vector - value * vector).abs().max() < 1e-8
 
 
+class BesideALongDelay(ctrnn.DelayedField):
+    """dh/dt = -gain h(t - short), and beside it a unit that fades by a delay of 4."""
+
+    def __init__(self, short, gain):
+        super().__init__(0, 2, [short, 4.0])
+        self.delays = self.delays.double()
+        self.gain = gain
+
+    def flow(self, projected, h, past):
+        return torch.stack([-self.gain * past[0][..., 0], -0.1 * past[1][..., 1]], -1)
+
+
+@pytest.mark.parametrize("product", [1.5, 1.65])  # stable below pi / 2
+def test_a_fast_mode_beside_a_long_delay_is_found(product):
+    """In the longest delay it turns by 130 radians, which 24 points do not see."""
+    short = 0.05
+    found = discretize.fixed_points(discretize.Flow(BesideALongDelay(short, product / short)), torch.ones(1, 2).double())
+    root = lambertw(-product, 0) / short
+    assert bool(found.stable) == (product < math.pi / 2)
+    if root.real > 0:
+        assert abs(complex(found.eigenvalues[0, 0]) - root) < 1e-6 * abs(root)
+
+
+def test_modes_that_may_be_missed_are_said(monkeypatch):
+    monkeypatch.setattr("discretize.analysis.dynamics.delayed_modes.MOST_ROWS", 60)
+    with pytest.warns(discretize.errors.SolverWarning, match="those above .* may be missed"):
+        discretize.fixed_points(discretize.Flow(BesideALongDelay(0.05, 33.0)), torch.ones(1, 2).double())
+
+
+def test_modes_of_float32_have_its_digits():
+    fields = [BesideALongDelay(0.05, 33.0) for _ in range(2)]
+    fields[0].delays = fields[0].delays.float()
+    growths = [
+        discretize.fixed_points(discretize.Flow(field), torch.ones(1, 2, dtype=field.delays.dtype)).growth for field in fields
+    ]
+    assert growths[0].dtype == torch.float32
+    assert_close(growths[0].double(), growths[1], rtol=1e-5, atol=0)
+
+
 # Refused.
 
 REFUSED = {
