@@ -91,17 +91,19 @@ def _word(word: str) -> Unit:
 def unit_of(words: str) -> Unit:
     r"""Read a unit: ms, 1/ms, mV/ms, ms^-1, mV*ms, nF mV/ms, or 1 for none.
 
-    Raises:  ValueError for what is no unit.
+    Raises:  ValueError for what is no unit, and for one with a word behind a / that may be above or below the line, J/kg K.
     """
-    unit, sign = NO_UNIT, 1
-    for part in re.split(r"\s*([*/])\s*|\s+", words.strip()):
-        factor = re.fullmatch(r"([A-Za-z]+)(?:\^(-?\d+))?|1", part or "*")
-        if part is None or part in "*/":
-            sign = -1 if part == "/" else 1
-        elif factor is None:
+    unit, below = NO_UNIT, False
+    parts = re.split(r"\s*([*/])\s*|\s+", words.strip())  # words, and what stands between them, None for a space
+    for sign, word in zip(["*", *parts[1::2]], parts[::2], strict=True):
+        factor = re.fullmatch(r"([A-Za-z]+)(?:\^(-?\d+))?|1", word)
+        if factor is None:
             raise ValueError(f"{words!r} is no word and no unit that is read; a unit is written as ms, 1/ms, mV/ms or ms^-1")
-        elif factor[1]:
-            unit = unit.times(_word(factor[1]).to_the(Rational(sign * int(factor[2] or 1))))
+        below |= sign == "/"
+        if below and sign != "/":
+            raise ValueError(f"is {word!r} of the unit {words!r} above or below the line? write it first, or / before it")
+        if factor[1]:
+            unit = unit.times(_word(factor[1]).to_the(Rational((-1 if below else 1) * int(factor[2] or 1))))
     return unit
 
 

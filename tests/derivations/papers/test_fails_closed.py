@@ -266,6 +266,12 @@ def test_units_are_compared_as_pint_has_them(declared, formula, verdict):
     assert units.verdict == verdict
 
 
+@pytest.mark.parametrize("unit", ["J/kg K", "mV/ms*s", "1/ms mV", "mV/", "/ms", "mV//ms", "mV/ *ms"])
+def test_a_unit_whose_words_may_be_above_or_below_the_line_is_refused(unit):
+    with pytest.raises(Unread, match=r"above or below the line|no unit that is read"):
+        read_paper(f"---\nx: {unit}\n---\n", "paper", tex=False)
+
+
 def test_the_letter_of_an_integral_or_a_sum_is_none_that_is_declared():
     declared = "t: positive ms\ns: real mV\nn: real ms\nh: function of t mV"
     for formula, verdict in {
