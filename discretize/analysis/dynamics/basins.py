@@ -92,7 +92,7 @@ def run(system: Dynamics, h0: Tensor, p: Tensor | float | None, length: float, p
     status = solved.stats.get("status_of_samples", ["completed"])
     failed = [f"start {sample}: {why}" for sample, why in enumerate(status) if why != "completed"]
     if failed:
-        warn_user(f"{len(failed)} of {len(h0)} starts could not be followed to the end; of {failed[0]}.", SolverWarning)
+        warn_user(f"{len(failed)} of {len(h0)} starts could not be followed to the end; the first is {failed[0]}.", SolverWarning)
     return solved.hs * one
 
 
