@@ -154,7 +154,7 @@ def _reasons(module: nn.Module) -> Iterator[str]:
     for name, part in module.named_modules():
         if isinstance(part, nn.RNNBase):
             own_way = "`discretize.layers_from_torch` gives the same network"
-            yield f"`{name}` is one of torch's, which keeps its weights twice; {own_way}"
+            yield f"{f'`{name}`' if name else 'it'} is one of torch's, which keeps its weights twice; {own_way}"
     own: dict[int, Any] = {id(each): each for each in (*module.modules(), *tensors.values())}
     for name, key, value in _attributes(module):
         if not isinstance(value, PLAIN):
