@@ -25,6 +25,7 @@ from discretize.analysis.dynamics.fixed_points import as_limits, check_starts
 from discretize.analysis.dynamics.roots import correction, newton
 from discretize.analysis.dynamics.sizes import sizes
 from discretize.analysis.dynamics.systems import Dynamics, derivative, jacobian
+from discretize.errors import SolverWarning, warn_user
 from discretize.progress import progress_bar
 
 __all__ = ["Bifurcation", "Branch", "continuation"]
@@ -85,7 +86,8 @@ def continuation(
              begin; direction: 1 towards larger p, -1 towards smaller; step: the longest step, in units of p; steps: how many
              at most; progress: a bar that counts points.
     Shape:   h (state,).
-    Raises:  TypeError, ValueError for what does not fit, and where there is no fixed point near h.
+    Raises:  TypeError, ValueError for what does not fit, and where there is no fixed point near h. Warns, with SolverWarning, of
+             a branch that ends within the limits: no further point was found, or all steps were taken.
     Source:  Keller 1977, Numerical solution of bifurcation and nonlinear eigenvalue problems.
     """
     with needed_by("discretize.analysis.continuation"):
@@ -108,6 +110,7 @@ def continuation(
         True,
     )
     points = [point]
+    stepped: _Point | None = point
     with progress_bar("continuation", progress, unit="point") as show:
         while len(points) <= steps and inside:
             point = curve.grown(point)
@@ -119,6 +122,9 @@ def continuation(
             point = stepped if inside else _at_the_end(curve, point, stepped, low if stepped.p < low else high)
             points.append(point)
             show(len(points))
+    if inside:
+        why = "no further point was found" if stepped is None else f"`steps`={steps} were taken"
+        warn_user(f"The branch ends at p = {point.p:.6g}, within the limits {low:g} and {high:g}: {why}.", SolverWarning)
     us, values = torch.stack([point.at for point in points]), torch.stack([point.eigenvalues for point in points])
     return Branch(us[:, -1], us[:, :-1], values, system.growth(values).amax(-1), tuple(bifurcations))
 

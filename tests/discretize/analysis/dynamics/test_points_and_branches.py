@@ -165,6 +165,14 @@ def test_bifurcations_are_where_closed_forms_say(system, h, p, limits, direction
     assert system.residual(found.h, found.p).abs().max() < 1e-10
 
 
+def test_a_branch_that_ends_within_the_limits_says_so():
+    ends = Flow(lambda p, h: torch.where(p <= 0.5, p - h, torch.nan))
+    for settings, words in (({}, r"p = 0\.[45].*no further point was found"), ({"steps": 3}, "`steps`=3 were taken")):
+        with pytest.warns(discretize.errors.SolverWarning, match=words):
+            branch = continuation(ends, torch.zeros(1, dtype=torch.float64), 0.0, (0.0, 1.0), **settings)
+        assert branch.p[-1] <= 0.5
+
+
 def test_a_bifurcation_just_beyond_the_limits_is_not_told():
     for high in (2.9999, 2.999999):  # the last step passes 3, where the period doubles
         branch = continuation(LOGISTIC, torch.tensor([0.6]), 2.8, (1.2, high))
