@@ -111,6 +111,12 @@ class SequenceClassifier(ClassifierMixin, SequenceEstimator):
 
     def _logits(self, X: Any) -> tuple[SequenceRows, np.ndarray]:
         rows, said = self._answers(X)
+        if (lost := ~np.isfinite(said).all(1)).any():  # the largest of nan is the first class
+            which = f"{'sequence' if self.fitted_.at_the_end else 'row'} {int(lost.argmax())}"
+            raise RuntimeError(
+                f"{int(lost.sum())} of {len(said)} answers are no number, the first of {which}: states left all bounds, as by "
+                'steps that are long for the rates; take `integrator="exact"`.'
+            )
         place = {word: k for k, word in enumerate(self.fitted_.classes)}
         return rows, said[:, [place[_word(each)] for each in self.classes_]]
 

@@ -173,22 +173,26 @@ def _answered(task: Task, given: Sequence[tuple[Batch, Tensor]]) -> Section:
         return _numbers(given[0][0], task.in_target_units(given[0][1]), names)
     pairs = torch.cat([_of_classes(batch, outputs) for batch, outputs in given])
     count = len(names)
-    confusion = torch.bincount(pairs[:, 0] * count + pairs[:, 1], minlength=count**2).view(count, count)
+    said = pairs[pairs[:, 1] >= 0]
+    confusion = torch.bincount(said[:, 0] * count + said[:, 1], minlength=count**2).view(count, count)
     wrong = [(int(confusion[a, b]), names[a], names[b]) for a in range(count) for b in range(count) if a != b and confusion[a, b]]
+    none = len(pairs) - len(said)
+    failures = [f"{none} of {len(pairs)} answers on the test are no number: states left all bounds there."] if none else []
     return Section.from_template(
         "runs/classes.html.jinja", "classes", {}, small=count <= MOST_CLASSES, count=count, asked=len(pairs),
         right=float(confusion.diagonal().sum()) / len(pairs), names=names,
-        confusion=confusion.tolist(), wrong=sorted(wrong, reverse=True)[:10],
+        confusion=confusion.tolist(), wrong=sorted(wrong, reverse=True)[:10], failures=failures,
     )  # fmt: skip
 
 
 def _of_classes(batch: Batch, outputs: Tensor) -> Tensor:
-    """Return (n, 2): the right classes and those that score most, where something is asked."""
+    """Return (n, 2): the right classes and those that score most, -1 of scores that are not finite, where something is asked."""
     targets, scores = batch.targets, outputs if batch.targets.dim() == 2 else batch.last(outputs)
     asked = targets >= 0
     if targets.dim() == 2 and batch.counts is not None:
         asked &= batch.counts > 0
-    return torch.stack([targets[asked], scores.argmax(-1)[asked]], 1)
+    said = scores.argmax(-1).where(scores.isfinite().all(-1), -1)
+    return torch.stack([targets[asked], said[asked]], 1)
 
 
 def _numbers(batch: Batch, outputs: Tensor, names: Sequence[str]) -> Section:

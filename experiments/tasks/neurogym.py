@@ -21,7 +21,7 @@ from torch import Tensor
 from ctrnn import checks
 from ctrnn.extras import install_line
 from experiments.settings import Count
-from experiments.tasks.task import Batch, ClassAtEverySample
+from experiments.tasks.task import Batch, ClassAtEverySample, said_right
 from experiments.usage import nearest
 
 __all__ = ["NeuroGym"]
@@ -97,7 +97,7 @@ class NeuroGym(ClassAtEverySample):
     @torch.no_grad()
     def measures(self, outputs: Tensor, batch: Batch) -> dict[str, float]:
         asked = self._asked(batch)
-        right = (outputs.argmax(-1) == batch.targets) & asked
+        right = said_right(outputs, batch.targets) & asked
         return super().measures(outputs, batch) | {"choice": float(right.sum() / asked.sum().clamp(min=1))}
 
     def means(self, outputs: Tensor, batch: Batch) -> dict[str, tuple[float, float]]:

@@ -39,6 +39,7 @@ __all__ = [
     "Task",
     "check_split",
     "one_hot",
+    "said_right",
 ]
 
 SPLITS = ("train", "validation", "test")
@@ -51,6 +52,12 @@ def check_split(split: str) -> None:
 def one_hot(symbols: Tensor, kinds: int) -> Tensor:
     """Return symbols (...) as numbers of the default dtype, (..., kinds)."""
     return nn.functional.one_hot(symbols, kinds).to(torch.get_default_dtype())
+
+
+def said_right(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Return whether the class that scores most is the target: outputs (..., classes), targets (...). Scores that are not finite,
+    as of a state that has left all bounds, say no class."""
+    return (outputs.argmax(-1) == targets) & outputs.isfinite().all(-1)
 
 
 class Task(Checked, ABC):
@@ -245,7 +252,7 @@ class ClassAtEverySample(Task):
 
     @torch.no_grad()
     def measures(self, outputs: Tensor, batch: Batch) -> dict[str, float]:
-        right = outputs.argmax(-1) == batch.targets
+        right = said_right(outputs, batch.targets)
         return {"loss": float(self.loss(outputs, batch)), "accuracy": float(self._mean(right.to(outputs.dtype), batch))}
 
     def weight(self, batch: Batch) -> float:
@@ -264,7 +271,7 @@ class ClassOfTheSequence(Task):
 
     @torch.no_grad()
     def measures(self, outputs: Tensor, batch: Batch) -> dict[str, float]:
-        right = batch.last(outputs).argmax(-1) == batch.targets
+        right = said_right(batch.last(outputs), batch.targets)
         return {"loss": float(self.loss(outputs, batch)), "accuracy": float(right.to(outputs.dtype).mean())}
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ctrnn import checks
-from discretize.sequences.batches import IGNORED, Batch
+from discretize.sequences.batches import Batch
 
 __all__ = ["Answers", "Metric", "Scores", "as_metric", "number_of", "scores"]
 
@@ -44,8 +44,8 @@ class Scores:
 class Answers:
     """Reads answers off what a model returns: all of it, or where targets are of sequences that at the last sample of each.
 
-    The score is the accuracy of whole numbers, the mean squared error of others, where a batch counts, and not of classes that
-    torch's cross_entropy leaves out.
+    The score is the accuracy of whole numbers, the mean squared error of others, where a batch counts, and not of classes below
+    0, by which losses leave samples out. Scores of classes that are not finite are no answer, and are never right.
     """
 
     targets: Tensor
@@ -81,22 +81,36 @@ class Answers:
     def scored(self, outputs: Any) -> tuple[Tensor, Tensor]:
         """Return what the score is the mean of, and where it counts."""
         found = self.of(outputs)
-        right = found.argmax(-1) == self.targets if self.classes else (found - self.targets.to(found)).square()
+        answered = found.isfinite().all(-1) if self.classes else None  # scores that are not finite say no class
+        right = (found - self.targets.to(found)).square() if answered is None else (found.argmax(-1) == self.targets) & answered
         return right.double(), self.counted(right)
 
     def changed(self, stepped: Any, exact: Any) -> tuple[Tensor, Tensor]:
         """Return 1 where classes differ, and where they count."""
-        others = self.of(stepped).argmax(-1) != self.of(exact).argmax(-1)
+        others = _classes(self.of(stepped)) != _classes(self.of(exact))
         return others.double(), self.counted(others)
 
     def counted(self, like: Tensor) -> Tensor:
+        """Return where something is asked: at samples that count and are there, and of classes that are numbers of outputs."""
         counted = torch.ones_like(like, dtype=torch.bool)
         if self.classes:
-            counted &= self.targets != IGNORED
-        counts = None if self.batch is None else self.batch.counts
-        if counts is not None and not self.of_sequences:
-            counted &= (counts > 0).to(like.device).reshape(*counts.shape, *[1] * (like.dim() - counts.dim()))
+            counted &= self.targets >= 0
+        if self.batch is None or self.of_sequences:
+            return counted
+        counts, lengths = self.batch.counts, self.batch.lengths
+        samples = [] if counts is None else [counts > 0]
+        if lengths is not None:
+            read = torch.arange(self.batch.xs.shape[1 if self.batch.batch_first else 0], device="cpu")[:, None] < lengths.cpu()
+            read = read.mT if self.batch.batch_first else read
+            samples += [read] * (read.shape == like.shape[:2])  # else outputs are not one a sample
+        for each in samples:
+            counted &= each.to(like.device).reshape(*each.shape, *[1] * (like.dim() - each.dim()))
         return counted
+
+
+def _classes(scores: Tensor) -> Tensor:
+    """Return the class that scores most, (..., classes) -> (...); -1 of scores that are not finite, which say none."""
+    return scores.argmax(-1).where(scores.isfinite().all(-1), -1)
 
 
 def as_metric(targets: Any, metric: Callable[..., Any] | None, batch: Batch | None, padded: bool) -> Metric | None:

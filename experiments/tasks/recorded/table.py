@@ -27,7 +27,7 @@ from experiments.tasks.ranking import auprc, auroc
 from experiments.tasks.recorded.dataset import Dataset, TableSettings, dataset_of, span
 from experiments.tasks.recorded.pieces import RecordedPiece, factors_of, places
 from experiments.tasks.recorded.recordings import MOST_REPEATS
-from experiments.tasks.task import SPLITS, Batch, Task, check_split
+from experiments.tasks.task import SPLITS, Batch, Task, check_split, said_right
 from experiments.usage import UsageError
 
 __all__ = ["TableTask"]
@@ -229,7 +229,7 @@ class TableTask(TableSettings, Task):
         found, asked, loss = self._found, self._asked(outputs, batch), float(self.loss(outputs, batch))
         if found.classes:
             said, right = asked[seen := batch.targets != NO_CLASS], batch.targets[seen]
-            known = {"loss": loss, "accuracy": float((said.argmax(-1) == right).to(outputs.dtype).mean())}
+            known = {"loss": loss, "accuracy": float(said_right(said, right).to(outputs.dtype).mean())}
             if len(found.classes) == 2:
                 scores = said[:, 1] - said[:, 0]
                 known |= {"auroc": auroc(scores, right), "auprc": auprc(scores, right)}

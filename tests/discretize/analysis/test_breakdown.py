@@ -18,7 +18,7 @@ import ctrnn
 import discretize
 from discretize import DiscreteRNN, breakdown
 from discretize.analysis.breakdown.held import _fate
-from discretize.analysis.breakdown.scores import Scores
+from discretize.analysis.breakdown.scores import Answers, Scores
 
 TWICE = {"dtype": torch.float64}
 
@@ -412,6 +412,27 @@ def test_scores_and_changed_answers_of_each_sequence_are_those_of_a_loop(of, bat
         assert float(found.scores.changed[k]) == pytest.approx(float((said[0] != said[1]).double().mean()))
     assert bool((found.scores.changed > 0).any())
     assert f"{int((found.scores.changed > 0).sum())} of 3 sequences answer otherwise" in str(found)
+
+
+@pytest.mark.parametrize("left_out", ["beyond the end", "asked for nothing"])
+def test_answers_are_counted_where_something_is_asked_also_beside_a_metric(left_out):
+    model, xs, lengths = classified()
+    classes = torch.where(torch.arange(16)[:, None] < lengths, 0, 0 if left_out == "beyond the end" else -1)
+    given = lengths if left_out == "beyond the end" else None
+    runs = [run(xs, lengths=given) for run in (model, model.solved(rtol=1e-10, atol=1e-12))]
+    others = [(runs[0][:n, k].argmax(-1) != runs[1][:n, k].argmax(-1)).double().mean() for k, n in enumerate(lengths.tolist())]
+    found = looked_at(model, discretize.Batch(xs, classes, lengths=given), metric=lambda outputs, _: outputs.mean())
+    assert_close(found.scores.changed, torch.stack(others))
+
+
+def test_a_class_is_not_right_where_its_scores_are_no_numbers():
+    batch = discretize.Batch(torch.zeros(3, 2, 1), torch.zeros(3, 2, dtype=torch.int64))
+    lost = torch.tensor([5.0, 0.0]).expand(3, 2, 2).clone()
+    kept, lost[1:, 1] = lost.clone(), math.nan
+    assert Answers(batch.targets, batch)(lost) == pytest.approx(4 / 6)
+    changed, counted = Answers(batch.targets, batch).changed(lost, kept)
+    assert changed.tolist() == [[0, 0], [0, 1], [0, 1]]
+    assert counted.all()
 
 
 def test_a_metric_may_score_each_sequence_too():

@@ -50,6 +50,14 @@ def test_a_class_is_learned_and_told_for_sequences_that_were_not_seen(fitted):
     assert isinstance(fitted.model_, SequenceModel)
 
 
+def test_answers_that_are_no_numbers_are_no_class(fitted):
+    lost = pickle.loads(pickle.dumps(fitted))
+    with torch.no_grad():
+        lost.model_.read_out.bias.fill_(torch.nan)
+    with pytest.raises(RuntimeError, match="24 of 24 answers are no number, the first of sequence 0: states left all bounds"):
+        lost.predict(table(seed=1))
+
+
 def test_answers_do_not_hang_on_the_order_of_rows_the_neighbours_or_the_index(fitted):
     frame = table(seed=1)
     whole = fitted.predict_proba(frame)

@@ -254,6 +254,14 @@ def test_a_class_of_the_sequence_is_read_at_its_own_last_sample():
         assert OfTheSequence().weight(batch) == 4
 
 
+def test_scores_that_are_no_numbers_are_right_about_no_class():
+    """As of a sequence whose states left all bounds: the largest of nan is the first."""
+    scores, targets = torch.tensor([2.0, 1.0, 0.0]).expand(5, 4, 3).clone(), torch.zeros(5, 4, dtype=torch.int64)
+    scores[3:, 1] = math.nan
+    assert EverySample().measures(scores, Batch(torch.zeros(5, 4, 1), targets))["accuracy"] == pytest.approx(18 / 20)
+    assert OfTheSequence().measures(scores, Batch(torch.zeros(5, 4, 1), targets[0]))["accuracy"] == pytest.approx(3 / 4)
+
+
 def test_numbers_at_the_end_are_compared_by_their_squares():
     outputs, targets = torch.randn(5, 4, 2), torch.randn(4, 2)
     batch = Batch(torch.zeros(5, 4, 1), targets, lengths=torch.tensor([5, 1, 3, 4]))
