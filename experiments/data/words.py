@@ -48,7 +48,11 @@ def worded_text(folder: str) -> WordedText:
 
     Raises:  UsageError for files that are not there, are several, cannot be read, or have no words.
     """
-    texts = {part: _text(_file(Path(folder), word)) for part, word in PARTS.items()}
+    files = {part: _file(Path(folder), word) for part, word in PARTS.items()}
+    if len({*files.values()}) < len(files):
+        names = ", ".join(file.name for file in files.values())
+        raise UsageError(f"{folder}: one file is of two parts by its name, {names}; call them train.txt, valid.txt and test.txt.")
+    texts = {part: _text(file) for part, file in files.items()}
     split = {part: _words(text) for part, text in texts.items()}
     counts = Counter(split["train"][0])
     del counts[UNKNOWN]

@@ -57,7 +57,8 @@ def _in_words(rows: Sequence[dict[str, object]], keys: Sequence[str], keep_by: s
         groups.setdefault(" ".join(f"{key}={words_of(row[key])}" for key in keys), []).append(row)
     sign = sign_of(keep_by)
     numbers = {group: [_finite(row[by]) for row in found] for group, found in groups.items()}
-    order = sorted(groups, key=lambda group: sign * math.fsum(numbers[group]) / len(numbers[group]))
+    means = {group: sign * math.fsum(found) / len(found) for group, found in numbers.items()}
+    order = sorted(groups, key=lambda group: (math.isnan(means[group]), means[group]))  # what is no number is behind all others
     shown = list(dict.fromkeys([by, *(name for row in done for name in row if name.startswith("test "))]))
     lines, alike = [["settings", "runs", *shown, "behind the best by, 95 %"]], []
     for group in order:

@@ -24,7 +24,7 @@ from experiments.runs import command, training
 from experiments.runs.checkpoints import read_state
 from experiments.runs.configuration import configuration_from_words
 from experiments.runs.page import _answered, _guess, _smoothed, write_page
-from experiments.runs.sweep import compared
+from experiments.runs.sweep import _in_words, compared
 from experiments.runs.training import train
 from experiments.tasks.task import Batch
 from experiments.tasks.warps.recall import Recall
@@ -336,6 +336,13 @@ def test_a_sweep_ends_with_a_table_over_seeds_and_says_what_is_not_told_apart(tm
     assert "With one run of each, what is ahead may be so by chance" in capsys.readouterr().out
 
 
+def test_a_score_that_is_no_number_is_the_last_of_a_sweep():
+    scores = {"3": math.nan, "5": 0.2, "7": math.nan, "9": 0.1}
+    rows = [{"folder": hidden, "hidden": hidden, "seconds": 1.0, "test loss": score} for hidden, score in scores.items()]
+    table = _in_words(rows, ["hidden"], "loss").splitlines()
+    assert [line.split()[0] for line in table[1:3]] == ["hidden=9", "hidden=5"]
+
+
 def test_one_value_written_in_two_ways_is_not_two_runs(tmp_path, capsys):
     assert main(typed(tmp_path / "run", "--set", "seed=1,01")) == 2
     assert "asks for one run twice, seed-1 and seed-01" in capsys.readouterr().err
@@ -403,6 +410,12 @@ def test_of_classes_a_row_is_the_right_one_and_a_column_the_answer():
     body = _answered(task, [(batch, torch.nn.functional.one_hot(said, 10).float())]).body
     rows = rows_of(pages.Reader(f"<div>{body}</div>"), "How often each class")
     assert [rows[name][:3] for name in "123"] == [["0", "0", "3"], ["0", "3", "0"], ["0", "0", "1"]]
+    scores = torch.nn.functional.one_hot(said, 10).float()
+    scores[0] = torch.nan  # of which the largest is the first
+    lost = _answered(task, [(batch, scores)])
+    rows = rows_of(pages.Reader(f"<div>{lost.body}</div>"), "How often each class")
+    assert sum(int(cell) for row in rows.values() for cell in row) == 5
+    assert lost.failures == ("2 of 7 answers on the test are no number: states left all bounds there.",)
 
 
 def test_config_json_says_what_and_where(tmp_path):

@@ -29,6 +29,13 @@ def folder(tmp_path):
     return tmp_path
 
 
+def test_a_file_that_is_of_two_parts_by_its_name_is_refused(tmp_path):
+    for name in ("latest.train.txt", "valid.txt"):  # and no other with test in its name
+        (tmp_path / name).write_text("a b c\n")
+    with pytest.raises(UsageError, match=r"one file is of two parts by its name, latest.train.txt, valid.txt, latest.train.txt"):
+        worded_text(str(tmp_path))
+
+
 def articles(text):
     """The words of each article, by lines."""
     found = [[]]
