@@ -40,6 +40,7 @@ __all__ = [
     "parts_at_rest",
 ]
 
+MOST_COPIED = 2**17  # numbers, a megabyte: copies of all states, one for each unit, of which a Jacobian is taken at once
 Function = Callable[[Tensor, Tensor], Tensor]
 Weights = Callable[[Tensor], Mapping[str, Tensor]]
 
@@ -266,9 +267,27 @@ def derivative(f: Callable[[Tensor], Tensor], u: Tensor, directions: Tensor) -> 
 def jacobian(system: Dynamics, h: Tensor, p: Tensor | float | None = None) -> Tensor:
     """Return the Jacobian of dh/dt or of the next state: h (..., state) -> (..., state, state)."""
     states, units = h.reshape(-1, h.shape[-1]), h.shape[-1]
-    at = system.parameter(h, p).reshape(-1).repeat(units)
+    at = system.parameter(h, p).reshape(-1)
+    if system._one_by_one() or len(states) * units**2 > MOST_COPIED:
+        return _by_rows(lambda u: system(u, at), states).reshape(*h.shape, units)
+    at = at.repeat(units)
     one = torch.eye(units, dtype=h.dtype, device=h.device).expand(len(states), units, units)
     return derivative(lambda u: system(u, at), states, one)[1].reshape(*h.shape, units)
+
+
+def _by_rows(f: Callable[[Tensor], Tensor], u: Tensor) -> Tensor:
+    """Compute a Jacobian by one call of f and a derivative backwards for each row: u (n, state) -> (n, state, state).
+
+    Copies for each unit, which `derivative` makes, would solve equations inside f as often, and leave the cache where they are
+    many: 99 states of 128 units take 7 times as long by one exponential step, and by an implicit one they do not end.
+    """
+    further = torch.is_grad_enabled() and f(u).requires_grad
+    with torch.enable_grad():
+        at = u if further and u.requires_grad else u.detach().requires_grad_()
+        value = f(at) + 0 * at.sum(-1, keepdim=True)
+        units = (value[:, k].sum() for k in range(value.shape[-1]))
+        rows = [torch.autograd.grad(unit, at, retain_graph=True, create_graph=further)[0] for unit in units]
+    return torch.stack(rows, 1)
 
 
 def at_rest(system: Dynamics, h: Tensor, p: Tensor | float | None = None) -> Tensor:
