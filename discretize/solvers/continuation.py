@@ -215,7 +215,8 @@ class Continuation:
     def _polynomials(self, steps: np.ndarray, lengths: np.ndarray) -> Tensor:
         if self.steps.nodes is None:
             return torch.stack(self._each(self._nodes, steps, self.steps.sample[steps], torch.from_numpy(lengths)), 1)
-        self.counts.call(len(INSIDE), len(steps))
+        if self.method.dense:  # of others a kernel counts what it takes for them
+            self.counts.call(len(INSIDE), len(steps))
         return self.steps.nodes[torch.from_numpy(self.steps.place[steps, 1])]
 
     def _each(

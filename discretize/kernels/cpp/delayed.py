@@ -1,7 +1,8 @@
 r"""Solve blocks of an equation with delays by a compiled kernel: source/solves.cpp, whose field reads the past as polynomials.
 
-Where the kernel itself makes polynomials of its steps, later blocks of one call read them, and the way back adds to their
-cotangents. A call gives its states at the edges and those before its steps, both with gradients, from which later calls read.
+The kernel makes polynomials of its steps: by slopes at their stages, or where a pair has no numbers for that by half a step more
+each. Later blocks of one call read them, and the way back adds to their cotangents. A call gives its states at the edges and the
+nodes of these polynomials, both with gradients, from which later calls read.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def solved_with_past(model: Model, request: SolveRequest, tensors: Sequence[Any]
     Returns: why not, where there are several blocks and the kernel makes no polynomials of its steps.
     """
     h0, several = tensors[1], request.chain.past.block[-1] > 0
-    if several and not _makes_polynomials(model, request.engine.control.method):
+    if several and not (_by_slopes(model, request.engine.control.method) or _by_halves(model, request.engine.control.method)):
         return "the kernel makes no polynomials of its steps, which later blocks read"
     wanted = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
     keep = ALL_STEPS if wanted or several else MOST_BYTES // (h0.numel() * h0.element_size())
@@ -90,7 +91,7 @@ class _BlockRun(KernelRun):
         self.taken = super().steps()
         if self.taken is None:
             return hs.flatten(0, 1)
-        return torch.cat([hs.flatten(0, 1), self.taken.states[0] if self.dense is None else self._nodes()])
+        return torch.cat([hs.flatten(0, 1), self._nodes() if self.polynomials else self.taken.states[0]])
 
     def _nodes(self) -> Tensor:
         counts = self.engine.counts.accepted
@@ -108,7 +109,7 @@ class _BlockRun(KernelRun):
 
     def of_graph(self, taken: KeptSteps, of_steps: Tensor) -> KeptSteps:
         """Return the steps with their states, or nodes, as `forward` gave them."""
-        nodes = None if self.dense is None else of_steps.unflatten(0, (-1, len(QUINTIC)))
+        nodes = of_steps.unflatten(0, (-1, len(QUINTIC))) if self.polynomials else None
         return replace(taken, states=[of_steps if nodes is None else nodes[:, 0]], nodes=nodes)
 
     def backward(self, grad: Tensor) -> list[Tensor | None]:
@@ -143,18 +144,19 @@ class _BlockRun(KernelRun):
         }
         if self.several:
             self.of_past["blocks"] = np.diff(seen.block, prepend=0)
-        arrays = _addresses(self.of_past)
+        arrays, halves = _addresses(self.of_past), _by_halves(self.model, self.control.method)
         self.dense = self._dense()
         if self.dense is not None:
-            self.used += 3  # slopes inside of a step, and at its end
             arrays["dense"] = ctypes.addressof(self.dense)
-        self.past = CtrnnPast(lags=len(self.delays), pieces=len(seen.pieces.begin), **arrays)
+        self.polynomials: bool = halves or self.dense is not None
+        self.used = (1 + halves) * self.used + 3 * self.polynomials  # half a step, and slopes within it or at its ends
+        self.past = CtrnnPast(lags=len(self.delays), pieces=len(seen.pieces.begin), halves=int(halves), **arrays)
         problem.past = ctypes.addressof(self.past)
         return problem
 
     def _dense(self) -> CtrnnDense | None:
-        """Return the numbers by which the kernel turns steps of a pair into polynomials; None where torch does that."""
-        if not _makes_polynomials(self.model, self.control.method):
+        """Return the numbers by which slopes of a pair make polynomials of its steps; None of methods without."""
+        if not _by_slopes(self.model, self.control.method):
             return None
         method = cast("EmbeddedRungeKutta", self.control.method)
         self.of_dense = {
@@ -190,8 +192,7 @@ class _BlockRun(KernelRun):
             block.path = SegmentInput(read, block.path.pieces)
             states, steps = self._steps_of(block, kept[first])
             kept |= {first + edge: h for edge, h in states.items()}
-            polynomials = self.dense is not None
-            of_steps.append(steps.polynomials().flatten(1) if polynomials else steps.steps.before(steps.order))
+            of_steps.append(steps.polynomials().flatten(1) if self.polynomials else steps.steps.before(steps.order))
             sample.append(steps.steps.sample[steps.order])
             if self.several:
                 read = read.after(steps.pieces())
@@ -208,8 +209,13 @@ class _BlockRun(KernelRun):
         return states, Continuation(self.control.method, block, steps)
 
 
-def _makes_polynomials(model: Model, method: EmbeddedMethod) -> bool:
-    """Return whether the kernel makes polynomials of the steps of a pair."""
+def _by_halves(model: Model, method: EmbeddedMethod) -> bool:
+    """Return whether the kernel makes polynomials of steps by half a step more each."""
+    return model.method is not None and not method.dense
+
+
+def _by_slopes(model: Model, method: EmbeddedMethod) -> bool:
+    """Return whether the kernel makes polynomials of the steps of a pair by the slopes at its stages."""
     if not method.dense or (written := model.method) is None:
         return False
     numbers, calls = written.kernel.numbers, len(cast("EmbeddedRungeKutta", method).a)

@@ -224,7 +224,7 @@ class CtrnnPast(Structure):
     """`CtrnnPast` of source/solve.h, field by field."""
 
     _fields_ = [
-        *((name, c_size_t) for name in ("lags", "pieces")),
+        *((name, c_size_t) for name in ("lags", "pieces", "halves")),
         *((name, c_void_p) for name in ("delays", "begins", "lengths", "nodes", "powers", "starts", "ends", "low", "high")),
         *((name, c_void_p) for name in ("dense", "blocks", "first", "of_steps", "of_nodes", "of_delays")),
     ]

@@ -15,6 +15,7 @@ from discretize import EmbeddedRungeKutta, Event, SolverError, StepDoubling, int
 from discretize.kernels.cpp import delayed
 from discretize.solvers import delays
 from discretize.solvers.pairs import Dopri5
+from discretize.solvers.tableaus import Attempt, EmbeddedMethod
 
 TWICE = {"dtype": torch.float64}
 FINE = {"rtol": 1e-7, "atol": 1e-8}
@@ -43,6 +44,18 @@ class Without(EmbeddedRungeKutta):
     """A pair whose steps become polynomials by states of its own within them."""
 
     order, c, a, b, e = Dopri5.order, Dopri5.c, Dopri5.a, Dopri5.b, Dopri5.e
+
+
+class FromMiddle(EmbeddedMethod):
+    """The midpoint rule, its error that of a slope between, without the slope at its start."""
+
+    order, evaluations, reads_start = 2, 2, False
+
+    def attempt(self, slope, tau, dt, h, start):
+        step = dt.to(h)
+        early = slope(tau + 0.25 * dt, h)
+        middle = slope(tau + 0.5 * dt, h + 0.5 * step * early)
+        return Attempt(h + step * middle, 0.1 * step * (middle - early))
 
 
 def drawn(*size, seed=0, dtype=torch.float64):
@@ -116,6 +129,8 @@ CASES = {
         "speed": ctrnn.LinearPath(torch.tensor([[[1.0]], [[1.5]]], **TWICE), torch.tensor([0.0, 2.5], **TWICE)),
     },
     "short steps": {"max_step": 0.11},
+    "delays that are nearly one": {"method": "bosh3", "rtol": 1e-4, "delays": (0.7, 0.7 + 1e-8)},  # a step is rounding alone
+    "a start that is not read": {"method": FromMiddle(), "rtol": 1e-3, "atol": 1e-3},
     "an atol for each unit": {"atol": torch.tensor([1e-8, 1e-6, 1e-9], **TWICE)},
 }
 
@@ -154,12 +169,14 @@ def test_mackey_glass_has_the_states_of_its_closed_form_over_the_first_delay():
     assert_close(solved.hs[-1], rest + (h0 - rest) * torch.exp(torch.tensor(-1.0, **TWICE)), rtol=1e-9, atol=0)
 
 
-def test_second_derivatives_are_those_of_the_steps():
+@pytest.mark.parametrize("method", ["dopri5", "bosh3"])
+def test_second_derivatives_are_those_of_the_steps(method):
     def run(fused):
         field = Echo(2, [0.7])
         x, h0 = drawn(2, 1, 2, seed=1).requires_grad_(), drawn(1, 2, seed=2).requires_grad_()
         path = ctrnn.HeldPath(x, torch.tensor([0.0, 1.0, 1.7], **TWICE))
-        solved = integrate(field, path, h0, torch.tensor([0.0, 1.7]), fused=fused, rtol=1e-4, atol=1e-4)
+        ts = torch.tensor([0.0, 1.7])  # three blocks
+        solved = integrate(field, path, h0, ts, method=method, fused=fused, rtol=1e-4, atol=1e-4)
         (slope,) = torch.autograd.grad(solved.hs[-1].square().sum(), h0, create_graph=True)
         again = torch.autograd.grad(slope.sum(), [x, h0, field.gate])
         return {f"second {k}": each for k, each in enumerate(again)}, solved.stats
@@ -167,8 +184,12 @@ def test_second_derivatives_are_those_of_the_steps():
     agree("compiled", run, ROUNDING[torch.float64])
 
 
-def test_a_kernel_solves_many_blocks_in_one_call_as_far_as_memory_goes(monkeypatch):
-    calls = []
+EACH_KIND = ["dopri5", "bosh3", Without(), pytest.param("rodas5p", marks=pytest.mark.slow)]  # which takes 3 s to compile
+
+
+@pytest.mark.parametrize("method", EACH_KIND, ids=str)
+def test_a_kernel_solves_many_blocks_in_one_call_as_far_as_memory_goes(monkeypatch, method):
+    calls, how = [], FINE if method != "rodas5p" else COARSE
 
     class Counted(delayed._BlockRun):
         def __post_init__(self):
@@ -180,13 +201,16 @@ def test_a_kernel_solves_many_blocks_in_one_call_as_far_as_memory_goes(monkeypat
     def states():
         calls.clear()
         f = lambda t, h, past: torch.tanh(past[0]) - h  # noqa: E731
-        return integrate(f, None, drawn(2, 2), torch.tensor([0.0, 2.5]), delays=0.5, fused="always", **FINE).hs
+        ts = torch.tensor([0.0, 2.5])
+        solved = integrate(f, None, drawn(2, 2), ts, delays=0.5, method=method, fused="always", **how)
+        return solved.hs, solved.stats["nfe_samples"]
 
     with torch.no_grad():
-        at_once, together = states(), list(calls)
+        (at_once, work), together = states(), list(calls)
         monkeypatch.setattr(delays, "AT_ONCE", 0)
-        one_by_one = states()
+        one_by_one, work_by_block = states()
     assert (together, calls) == ([5], [1] * 5)
+    assert work == work_by_block
     assert_close(at_once, one_by_one, rtol=0, atol=1e-14)  # a step's length by its ends or as it was taken
 
 

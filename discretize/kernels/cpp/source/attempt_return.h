@@ -1,6 +1,7 @@
 // Goes back through a few steps of a method that is written out as a program.
 #pragma once
 
+#include "halves_return.h"
 #if IMPLICIT
 #include "derivatives_return.h"
 #endif
@@ -12,7 +13,7 @@ class StepsBack : FieldCalls {
   public:
     StepsBack(const Solve& solve, real* of_projected)
         : solve(solve), n(solve.model), method(solve.method.given), count(method.calls_back),
-          dense(solve.dense()), all(count + (dense ? 3 : 0)), pullback(n, SLOTS, larger(dense ? all : method.pulled, 1)),
+          dense(solve.dense()), all(count + (dense ? 3 : 0)), pullback(n, SLOTS, larger(dense ? all : method.pulled, 3)),
           of_projected(of_projected), field(solve, SLOTS, larger(all, 1)),
           text(method.attempt_return(solve.method.shared, SLOTS)), y(SLOTS * all, n.state), k(SLOTS * all, n.state),
           kept(SLOTS * all, n.kept), of_y(SLOTS * all, n.state), of_k(SLOTS * all, n.state), to_h(SLOTS, n.state), dt(SLOTS),
@@ -25,6 +26,7 @@ class StepsBack : FieldCalls {
 #if IMPLICIT
         derivatives.add_to_calls(*this);
 #endif
+        if (solve.by_halves()) halves = new HalvesBack(solve);
         for (std::size_t call = 0; call < all; ++call) {
             states.push_back(y.at.data() + call * SLOTS), slopes.push_back(k.at.data() + call * SLOTS);
             of_states.push_back(of_y.at.data() + call * SLOTS), of_slopes.push_back(of_k.at.data() + call * SLOTS);
@@ -32,19 +34,11 @@ class StepsBack : FieldCalls {
     }
 
     void run(const std::vector<TakenStep>& taken) {
-        on = &taken;
-        const std::size_t rows = taken.size();
-        for (std::size_t m = 0; m < rows; ++m) dt[m] = real(taken[m].step.dt), starts[m] = taken[m].h, cotangents[m] = taken[m].of_h;
-#if IMPLICIT
-        derivatives.begin(taken);
-#endif
-        if (dense) pull_nodes(rows);
-        text->run(rows, starts.data(), dt.data(), *this, cotangents.data(), to_h.at.data());
-        pullback.sum_up((dense ? all : method.pulled) * rows, y);
-        for (std::size_t m = 0; m < rows; ++m) {
-            std::memcpy(taken[m].of_h, to_h[m], n.state * sizeof(real));
-            if (dense) add_to(taken[m].of_h, of_start[m], n.state);
-        }
+        if (!halves) return go_back(taken);
+        halves->run(taken, pullback, of_projected);
+        go_back(halves->steps);
+        go_back(taken);
+        halves->end(taken);
     }
 
     void add(const StepsBack& other) {
@@ -61,6 +55,22 @@ class StepsBack : FieldCalls {
     }
 
   private:
+    void go_back(const std::vector<TakenStep>& taken) {
+        on = &taken;
+        const std::size_t rows = taken.size();
+        for (std::size_t m = 0; m < rows; ++m) dt[m] = real(taken[m].step.dt), starts[m] = taken[m].h, cotangents[m] = taken[m].of_h;
+#if IMPLICIT
+        derivatives.begin(taken);
+#endif
+        if (dense) pull_nodes(rows);
+        text->run(rows, starts.data(), dt.data(), *this, cotangents.data(), to_h.at.data());
+        pullback.sum_up((dense ? all : method.pulled) * rows, y);
+        for (std::size_t m = 0; m < rows; ++m) {
+            std::memcpy(taken[m].of_h, to_h[m], n.state * sizeof(real));
+            if (dense) add_to(taken[m].of_h, of_start[m], n.state);
+        }
+    }
+
     const Solve& solve;
     const Model& n;
     const CtrnnMethod& method;
@@ -75,6 +85,7 @@ class StepsBack : FieldCalls {
     std::vector<real> dt;
     std::vector<const real*> starts, cotangents;
     Rows of_start, of_stages, of_nodes;  // cotangents that come of these polynomials
+    Owned<HalvesBack> halves;  // where steps became polynomials by half a step more each
     const std::vector<TakenStep>* on = nullptr;
 #if IMPLICIT
     DerivativesBack derivatives;

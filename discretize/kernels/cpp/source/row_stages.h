@@ -55,11 +55,21 @@ void add_weighted(real* to, real by, const double* weights, std::size_t count, s
     }
 }
 
+// How far a solution goes until half of a step, and its end, by its slopes at the start, half of it and the end, each times its length.
+inline real to_half(real start, real half, real end) { return (5 * start + 8 * half - end) / 24; }
+inline real to_end(real start, real half, real end) { return (start + 4 * half + end) / 6; }
+
+// Whether a difference of two states is no more than so much of their rounding.
+inline bool is_rounding(real off, real from, real to, real share = 1) {
+    constexpr real EPSILON = DOUBLE ? 0x1p-52 : 0x1p-23;
+    return __builtin_fabs(off) <= share * 4 * EPSILON * (__builtin_fabs(from) + __builtin_fabs(to));
+}
+
 class Stages {
   public:
     Stages(Solve& solve, std::vector<Slot>& slots)
         : solve(solve), n(solve.model), slots(slots), field(solve, SLOTS, 1), h(SLOTS, n.state), y(SLOTS, n.state),
-          kept(SLOTS, n.kept), k(SLOTS * (solve.method.stages + 2), n.state), error(n.state),
+          kept(SLOTS, n.kept), k(SLOTS * (solve.method.stages + 3), n.state), middle(solve.by_halves() ? SLOTS : 0, n.state), error(n.state),
           calls(*this, solve.method) {}
 
 #if IMPLICIT
@@ -100,34 +110,13 @@ class Stages {
                           [this](std::size_t i) { return error[i]; });
     }
 
+    // Makes polynomials of steps, before they are accepted.
+    void interpolate(const std::vector<std::size_t>& on) {
+        if (solve.by_halves()) return by_halves(on);
 #if !IMPLICIT
-    // A step that is taken as a polynomial, nodes (NODES, state), before it is accepted.
-    void interpolate(std::size_t s, real* nodes) {
-        const CtrnnDense& dense = *solve.dense();
-        const Slot& slot = slots[s];
-        const real dt = real(slot.dt);
-        const auto stage = [&](std::size_t j) { return slope(j, s); };
-        for (std::size_t m = 0; m < 2; ++m) {
-            const double tau = slot.tau + dense.inside[m] * slot.dt;
-            std::memcpy(inside[m], h[s], n.state * sizeof(real));
-            add_weighted(inside[m], dt, dense.between + m * dense.stages, dense.stages, n.state, stage);
-            field.read(0, m, slot.segment, slot.sample, tau);
-        }
-        field.evaluator.evaluate(0, 2, inside.at.data(), kept.at.data(), known.at.data() + 1);
-        for (std::size_t m = 0; m < 2 && solve.given.speed_terms; ++m)
-            scale(known[1 + m], solve.speed(slot.segment, slot.sample, slot.tau + dense.inside[m] * slot.dt), n.state);
-        std::memcpy(known[0], slope(0, s), n.state * sizeof(real));
-        std::memcpy(known[3], slope(dense.stages - 1, s), n.state * sizeof(real));
-        std::memset(known[4], 0, n.state * sizeof(real));
-        add_weighted(known[4], 1, dense.b, dense.stages, n.state, stage);
-        solve.copy_state(h[s], nodes);
-        for (std::size_t k = 1; k < NODES; ++k) {
-            std::memset(error.data(), 0, n.state * sizeof(real));
-            add_weighted(error.data(), dt, dense.mix + (k - 1) * 5, 5, n.state, [&](std::size_t i) { return known[i]; });
-            solve.copy_state(error.data(), nodes + k * n.width);
-        }
-    }
+        for (std::size_t s : on) by_slopes(s);
 #endif
+    }
 
     double factor(std::size_t, double q) const { return __builtin_pow(q, -1 / solve.method.order); }
 
@@ -151,7 +140,7 @@ class Stages {
     const Model& n;
     std::vector<Slot>& slots;
     Field field;
-    Rows h, y, kept, k;
+    Rows h, y, kept, k, middle;  // middle: states after half a step
     Numbers error;
 #if !IMPLICIT
     Rows inside{2, n.state}, known{5, n.state};  // of a step as a polynomial
@@ -234,6 +223,75 @@ class Stages {
 
     real speed_of(const Slot& slot) const { return solve.speed(slot.segment, slot.sample, slot.tau); }
     real acceleration_of(const Slot& slot) const { return solve.acceleration(slot.segment, slot.sample, slot.tau); }
+#endif
+
+    // The nodes (NODES, state) of the last step that was kept.
+    real* nodes_of(std::size_t s) {
+        Numbers& nodes = solve.samples[slots[s].sample].nodes;
+        return nodes.data() + nodes.size() - NODES * n.width;
+    }
+
+    // By half a step from the same state, and the slopes there and at the end.
+    void by_halves(const std::vector<std::size_t>& on) {
+        const bool known = solve.method.last_is_next;
+        const std::size_t end = solve.method.end_slope, half = solve.method.stages + 1, whole = half + 1;
+        if (!solve.method.reads_start) slopes_at_start(on);
+        for (std::size_t s : on) {
+            std::swap(y.at[s], middle.at[s]), slots[s].dt /= 2;
+            if (known) std::swap(slope(end, s), slope(whole, s));
+        }
+        calls.run(on);
+        for (std::size_t s : on) {
+            std::swap(y.at[s], middle.at[s]), slots[s].dt *= 2;
+            if (known) std::swap(slope(end, s), slope(half, s)), std::swap(slope(end, s), slope(whole, s));
+        }
+        if (!known) evaluate(on, half, 0.5, middle), evaluate(on, whole, 1, y);
+        for (std::size_t s : on) join(s, slope(0, s), slope(half, s), slope(known ? end : whole, s));
+    }
+
+    // The polynomial with the states and these slopes at the start of a step, half of it and its end.
+    void join(std::size_t s, const real* at_start, const real* at_half, const real* at_end) {
+        const real dt = real(slots[s].dt), *from = h[s];
+        const auto moved = [=](std::size_t i, real to, real by_slopes) {
+            return is_rounding(to - from[i] - by_slopes, from[i], to) ? by_slopes : to - from[i];
+        };
+        real* nodes = nodes_of(s);
+        for (std::size_t i = 0; i < n.width; ++i, ++nodes) {
+            const real begin = dt * at_start[i], half = dt * at_half[i], end = dt * at_end[i];
+            const real each[] = {from[i], begin, moved(i, middle[s][i], to_half(begin, half, end)),
+                                 half,    moved(i, y[s][i], to_end(begin, half, end)), end};
+            for (std::size_t k = 0; k < NODES; ++k) nodes[k * n.width] = each[k];
+        }
+    }
+
+#if !IMPLICIT
+    // By two more slopes inside of a step.
+    void by_slopes(std::size_t s) {
+        const CtrnnDense& dense = *solve.dense();
+        const Slot& slot = slots[s];
+        real* nodes = nodes_of(s);
+        const real dt = real(slot.dt);
+        const auto stage = [&](std::size_t j) { return slope(j, s); };
+        for (std::size_t m = 0; m < 2; ++m) {
+            const double tau = slot.tau + dense.inside[m] * slot.dt;
+            std::memcpy(inside[m], h[s], n.state * sizeof(real));
+            add_weighted(inside[m], dt, dense.between + m * dense.stages, dense.stages, n.state, stage);
+            field.read(0, m, slot.segment, slot.sample, tau);
+        }
+        field.evaluator.evaluate(0, 2, inside.at.data(), kept.at.data(), known.at.data() + 1);
+        for (std::size_t m = 0; m < 2 && solve.given.speed_terms; ++m)
+            scale(known[1 + m], solve.speed(slot.segment, slot.sample, slot.tau + dense.inside[m] * slot.dt), n.state);
+        std::memcpy(known[0], slope(0, s), n.state * sizeof(real));
+        std::memcpy(known[3], slope(dense.stages - 1, s), n.state * sizeof(real));
+        std::memset(known[4], 0, n.state * sizeof(real));
+        add_weighted(known[4], 1, dense.b, dense.stages, n.state, stage);
+        solve.copy_state(h[s], nodes);
+        for (std::size_t k = 1; k < NODES; ++k) {
+            std::memset(error.data(), 0, n.state * sizeof(real));
+            add_weighted(error.data(), dt, dense.mix + (k - 1) * 5, 5, n.state, [&](std::size_t i) { return known[i]; });
+            solve.copy_state(error.data(), nodes + k * n.width);
+        }
+    }
 #endif
 
     real*& slope(std::size_t stage, std::size_t s) { return k.at[stage * SLOTS + s]; }

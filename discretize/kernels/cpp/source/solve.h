@@ -49,12 +49,13 @@ struct CtrnnDense {
 // What was before a solve of a field with delays, whose last columns of the projected input are `lags` states, each of a delay ago:
 // `pieces` polynomials of each sample, by `begins`, `lengths` (batch, pieces) and `nodes` (pieces, batch, NODES, state), which count by
 // `powers` (NODES, NODES) of the share of a piece that is over. In a segment, of `starts` and `ends`, a lag sees times from `low` to `high`
-// (lags, segments..). `dense`: where the steps that are taken become polynomials, else null. `blocks` (segments,): 1 where a block begins that
-// reads what the blocks before it have solved, and guesses its first step anew; null where there is one block alone. Of the way back:
-// `of_steps` (steps, state), cotangents of the states before the steps that were taken, or where `dense` of their nodes, (steps, NODES, state),
-// those of a sample from `first` (batch,) on, to which later blocks add; and where those of `nodes` and of `delays`, (lags, batch), are added to.
+// (lags, segments..). The steps that are taken become polynomials by `dense`, or, where that is null, by `halves`, with half a step more
+// each; by neither where that is 0. `blocks` (segments,): 1 where a block begins that reads what the blocks before it have solved, and
+// guesses its first step anew; null where there is one block alone. Of the way back: `of_steps` (steps, state), cotangents of the states
+// before the steps that were taken, or of polynomials those of their nodes, (steps, NODES, state), those of a sample from `first` (batch,)
+// on, to which later blocks add; and where those of `nodes` and of `delays`, (lags, batch), are added to.
 struct CtrnnPast {
-    std::size_t lags, pieces;
+    std::size_t lags, pieces, halves;
     const double *delays, *begins, *lengths;
     const real* nodes;
     const double *powers, *starts, *ends, *low, *high;
@@ -326,11 +327,13 @@ struct Solve {
     }
     bool begins_block(std::size_t segment) const { return given.past && given.past->blocks && given.past->blocks[segment]; }
     const CtrnnDense* dense() const { return given.past ? given.past->dense : nullptr; }
+    bool by_halves() const { return given.past && given.past->halves; }
+    bool makes_nodes() const { return dense() || by_halves(); }
     // The cotangent of the state before a step, of what reads it beside the step, and where steps become polynomials those of the
     // other nodes; null where nothing does.
     const real* of_step(std::size_t sample, std::size_t number) const {
         if (!given.past) return nullptr;
-        const std::size_t each = (dense() ? NODES : 1) * model.width;
+        const std::size_t each = (makes_nodes() ? NODES : 1) * model.width;
         return given.past->of_steps + (std::size_t(given.past->first[sample]) + number) * each;
     }
     // How fast the clock goes.
@@ -392,7 +395,7 @@ struct TakenStep {
     Step step;
     const real* h;
     real* of_h;
-    const real* of_nodes;  // of a step that became a polynomial
+    const real *nodes, *of_nodes;  // of a step that became a polynomial
 };
 
 // Round after round of the samples in their slots, the next sample in as soon as a slot is free. True once none is left, false

@@ -36,7 +36,7 @@ class SolverState {
     std::vector<Slot> slots;
     Stages stages;
     std::size_t next, end;
-    std::vector<std::size_t> unknown, new_ones, going;  // of a round
+    std::vector<std::size_t> unknown, new_ones, going, taken_now, polynomials;  // of a round
     std::size_t longest = 0;  // steps of one sample so far, for which the next one has room from the start
 
     void begin(std::size_t s, std::size_t sample) {
@@ -82,7 +82,11 @@ class SolverState {
             if (can_go_on(s)) going.push_back(s);
         if (going.empty()) return;
         stages.attempt(going);
-        for (std::size_t s : going) judge(s);
+        taken_now.clear();
+        for (std::size_t s : going)
+            if (judge(s)) taken_now.push_back(s);
+        keep(taken_now);
+        for (std::size_t s : taken_now) take(s);
     }
 
     auto state(std::size_t s) {
@@ -155,7 +159,8 @@ class SolverState {
         return true;
     }
 
-    void judge(std::size_t s) {
+    // Whether a step is accepted; and the next one that is proposed.
+    bool judge(std::size_t s) {
         Slot& slot = slots[s];
         ++slot.tried;
         Sample& sample = solve.samples[slot.sample];
@@ -172,23 +177,39 @@ class SolverState {
         slot.held_back = !accepted;
         if (!accepted) {
             ++sample.said.rejected;
-            return;
+            return false;
         }
         count(slot, sample, q);
-        if (sample.steps.size() < solve.given.keep) {
+        return true;
+    }
+
+    // Keeps accepted steps, before they are taken, as far as there is room.
+    void keep(const std::vector<std::size_t>& accepted) {
+        polynomials.clear();
+        for (std::size_t s : accepted) {
+            const Slot& slot = slots[s];
+            Sample& sample = solve.samples[slot.sample];
+            if (sample.steps.size() >= solve.given.keep) continue;
             sample.steps.push_back({slot.segment, slot.tau, slot.dt});
             const std::size_t before = sample.states.size();
             sample.states.resize(before + n.width);
             solve.copy_state(stages.state(s), sample.states.data() + before);
-#if !LANEWISE && !IMPLICIT
-            if (solve.dense()) {
-                const std::size_t nodes = sample.nodes.size();
-                sample.nodes.resize(nodes + NODES * n.width);
-                stages.interpolate(s, sample.nodes.data() + nodes);
-                if (solve.given.past->blocks) sample.begins.push_back(solve.given.past->starts[solve.at(slot.segment, slot.sample)] + slot.tau);
-            }
-#endif
+            if (solve.makes_nodes()) polynomials.push_back(s);
         }
+#if !LANEWISE
+        for (std::size_t s : polynomials) {
+            const Slot& slot = slots[s];
+            Sample& sample = solve.samples[slot.sample];
+            sample.nodes.resize(sample.nodes.size() + NODES * n.width);
+            if (solve.given.past->blocks) sample.begins.push_back(solve.given.past->starts[solve.at(slot.segment, slot.sample)] + slot.tau);
+        }
+        if (!polynomials.empty()) stages.interpolate(polynomials);
+#endif
+    }
+
+    void take(std::size_t s) {
+        Slot& slot = slots[s];
+        const double length = solve.length(slot.segment, slot.sample);
         stages.accept(s);
         slot.differentiated = false;
         slot.known = solve.method.last_is_next;
@@ -277,8 +298,10 @@ class Return {
             const Sample& sample = solve.samples[slot.sample];
             const std::size_t last = slot.left - 1;
             solve.copy_state(sample.states.data() + last * n.width, starts[s]);
-            const real* of_nodes = solve.dense() ? solve.of_step(slot.sample, last) : nullptr;
-            taken.push_back({slot.sample, sample.steps[last], starts[s], of_h[s], of_nodes});
+            taken.push_back({slot.sample, sample.steps[last], starts[s], of_h[s], nullptr, nullptr});
+            if (!solve.makes_nodes()) continue;
+            taken.back().nodes = sample.nodes.data() + last * NODES * n.width;
+            taken.back().of_nodes = solve.of_step(slot.sample, last);
         }
         steps_back.run(taken);
         for (std::size_t s : on) {
