@@ -80,7 +80,10 @@ class FunctionPath(Path):
             self._batch = self.batch
 
     def at(self, k: int | Tensor, t: Tensor) -> Tensor:
-        return _each(self._value, k, t)
+        times = self._one_sided(k, checks.time_on(t, torch.device("cpu")))
+        if times.dim() == 0 or len(times) == 0:
+            return _each(self._value, k, t)
+        return torch.stack([self._checked(time) for time in times])
 
     def slope(self, k: int | Tensor, t: Tensor) -> Tensor:
         return _each(self._slope, k, t)

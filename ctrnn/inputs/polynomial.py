@@ -18,14 +18,25 @@ from torch import Tensor
 from ctrnn import checks
 from ctrnn.inputs.held import HeldPath
 from ctrnn.inputs.interpolated import LinearPath
-from ctrnn.inputs.path import Data, MappedPath, Path, across
+from ctrnn.inputs.path import Data, MappedPath, Path, across, piece_numbers
 from ctrnn.inputs.samples import SampledPath, ends_of, rows_of
 from ctrnn.own_code import computes_as
 
-__all__ = ["MOST_COMPARED", "MOST_TERMS", "PolynomialPath", "coefficients", "gives", "nodes", "polynomial_of", "terms_needed"]
+__all__ = [
+    "MOST_COMPARED",
+    "MOST_TERMS",
+    "PolynomialPath",
+    "coefficients",
+    "gives",
+    "nodes",
+    "polynomial_of",
+    "seen_by_steps",
+    "terms_needed",
+]
 
 MOST_TERMS = 32  # from here on a piece is not taken for a polynomial
-MOST_COMPARED = 1 << 14  # times on a piece, to tell whether it is a polynomial
+MOST_COMPARED = 1 << 20  # times of a solve, to tell whether a path is a polynomial there
+TIMES_AT_ONCE = 512  # of these
 SPARE = 2  # coefficients beyond the last that matters, by which a polynomial is known
 ROUNDING = 16  # times what a float leaves out
 AT_ENDS = 4  # times that, where a polynomial is evaluated near the ends of a piece
@@ -93,21 +104,42 @@ def polynomial_of(path: Path) -> HeldPath | LinearPath | PolynomialPath | str:
     return (HeldPath if terms == 1 else PolynomialPath).unchecked(polynomial.flatten(0, 1), path.knots)
 
 
-def gives(polynomial: Path, path: Path, spacing: float | None = None) -> bool:
-    """Return whether a polynomial of a path gives it to rounding between the nodes that it was made of, too; spacing: at times no
-    further apart than that, if given, False where these are more than `MOST_COMPARED`."""
-    counts, widest = [MOST_TERMS + 1], float(path.knots.detach().diff(dim=0).max())
-    if spacing is not None and spacing * counts[0] < 2 * widest:  # nodes are widest apart in the middle
-        if 2 * widest > spacing * MOST_COMPARED:
-            return False
-        counts.append(math.ceil(2 * widest / spacing))
+def seen_by_steps(edges: Tensor, longest: float) -> Tensor | None:
+    """Return times in each segment, both ends among them, apart by half of it, half of the longest step and a `MOST_TERMS`th of
+    the whole at most: edges (segments + 1,) or (segments + 1, batch) -> (n,) or (n, batch); None: more than `MOST_COMPARED`."""
+    edges = edges.detach()
+    lengths = edges.diff(dim=0)
+    finest = min(longest / 2, float(lengths.sum(0).max()) / MOST_TERMS)
+    counts = torch.ceil(lengths.reshape(len(lengths), -1).amax(1) / finest).clamp(min=2)
+    if float(counts.sum()) > MOST_COMPARED:
+        return None
+    counts = counts.long()
+    of = torch.arange(len(lengths), device="cpu").repeat_interleave(counts)
+    within = torch.arange(len(of), device="cpu") - (counts.cumsum(0) - counts)[of]
+    share = within / counts[of]
+    return torch.cat([edges[of] + lengths[of] * (share[:, None] if edges.dim() > 1 else share), edges[-1:]])
+
+
+def gives(polynomial: Path, path: Path, times: Tensor, rtol: float = 0.0) -> bool:
+    """Return whether a polynomial of a path gives it at times (n,) or (n, batch), whatever it was made of.
+
+    It does to rounding of what is largest on a piece; and, where the path grows, as an exponential does, to rtol of what is
+    largest until half a piece later: solutions are small as long as it is.
+    """
     with torch.no_grad():
-        for count in counts:
-            expected = _values(path, count)
-            off = (_values(polynomial, count) - expected).abs().amax(1)
-            rounding = AT_ENDS * checks.time_on(_rounding(path), off.device)[:, None, None]
-            allowed = rounding * expected.abs().amax((0, 1))
-            if not bool((off <= allowed).all()):
+        values = _values(polynomial, MOST_TERMS + 1).flip(1).abs()  # in order of time
+        rounding = AT_ENDS * checks.time_on(_rounding(path), values.device)[:, None, None].to(values)
+        largest = values.amax(1)
+        allowed = torch.maximum(rounding * largest, torch.finfo(values.dtype).eps * largest.amax(0))
+        until = values.flatten(0, 1).cummax(0).values
+        for t in times.split(TIMES_AT_ONCE):
+            k, at = piece_numbers(path.knots.detach(), t), t[..., None] if t.dim() > 1 else t
+            off = (polynomial.evaluate(polynomial.gather(k), at) - path.evaluate(path.gather(k), at)).abs()
+            start, end = (rows_of(path.knots.detach(), ends).reshape(k.shape) for ends in (k, k + 1))
+            before = torch.searchsorted(nodes(values.shape[1]).flip(0), LinearPath.share((start, end), t)[0].contiguous())
+            later = (k * values.shape[1] + before + MOST_TERMS // 2).clamp(max=len(until) - 1)
+            growing = rows_of(rounding.expand_as(allowed), k).clamp(min=rtol / 8) * rows_of(until, later)
+            if not bool((off <= torch.minimum(rows_of(allowed, k), growing)).all()):
                 return False
     return True
 
@@ -127,13 +159,13 @@ def coefficients(values: Tensor) -> Tensor:
 
 
 def terms_needed(values: Callable[[int], Tensor], rounding: Tensor) -> int | None:
-    """Count the terms that give a function to rounding, (pieces,), of its largest values; None: too many.
+    """Count the terms that give a function to rounding, (pieces,), of each sample's largest values; None: too many.
 
     `values` at so many nodes: (pieces, nodes, batch, feature).
     """
     for count in (8, 16, MOST_TERMS):
         sizes = coefficients(values(count)).abs()
-        least = checks.time_on(rounding, sizes.device)[:, None, None, None] * sizes.amax((0, 1, 2))
+        least = checks.time_on(rounding, sizes.device)[:, None, None, None] * sizes.amax((0, 1))
         matter = (sizes > least).transpose(0, 1).flatten(1).any(1).nonzero()
         terms = int(matter.max()) + 1 if len(matter) else 1
         if terms + SPARE <= count:

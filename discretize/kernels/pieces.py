@@ -7,7 +7,6 @@ functions of time are so to rounding, with as many terms as it takes. A clock th
 from __future__ import annotations
 
 import copy
-import math
 
 import numpy as np
 import torch
@@ -16,19 +15,20 @@ from torch import Tensor
 from ctrnn import HeldPath, LinearPath, VectorField
 from ctrnn.fields.parts import projects_affinely
 from ctrnn.inputs.derived import for_many
-from ctrnn.inputs.path import Path
+from ctrnn.inputs.path import Path, piece_numbers
 from ctrnn.inputs.polynomial import (
-    MOST_COMPARED,
     MOST_TERMS,
     PolynomialPath,
     coefficients,
     gives,
     nodes,
     polynomial_of,
+    seen_by_steps,
     terms_needed,
 )
 from ctrnn.inputs.segment_input import SegmentInput
 from discretize.solvers.adaptive import AdaptiveEngine
+from discretize.solvers.control import StepControl
 from discretize.solvers.past import PastPath
 from discretize.solvers.segments import Chain
 
@@ -66,26 +66,26 @@ def readable(chain: Chain, engine: AdaptiveEngine, any_flow: bool = False) -> Ch
     `any_flow`: a projection that bends the input, and a clock that is learned, may become parts of the flow. Functions of time
     are compared with their polynomials at times half as far apart as steps can be: these would see a pulse between.
     """
-    spacing = engine.control.max_step / 2
+    control = engine.control
     if isinstance(chain.driven.path, PastPath):
-        found = _with_past(chain, chain.driven.path, spacing)
+        found = _with_past(chain, chain.driven.path, control)
     elif _learns_its_clock(chain):
         found = _clocked(chain) if any_flow else "gradients to knots, or to the clock's `speed`, are wanted"
     else:
-        found = _in_pieces(chain, any_flow, spacing)
+        found = _in_pieces(chain, any_flow, control)
     if not isinstance(found, str):
         found.own_times = True
         engine.start(found, chain.driven.batch)
     return found
 
 
-def _in_pieces(chain: Chain, any_flow: bool, spacing: float) -> Chain | str:
+def _in_pieces(chain: Chain, any_flow: bool, control: StepControl) -> Chain | str:
     """The pieces of its input and of its clock as polynomials."""
-    speeds = _speeds(chain, spacing)
+    speeds = _speeds(chain, control)
     if isinstance(speeds, str):
         return speeds
-    field, path = chain.field, _projected(chain, spacing)
-    if isinstance(path, str) and any_flow and not isinstance(given := _given(chain, spacing), str):
+    field, path = chain.field, _projected(chain, control)
+    if isinstance(path, str) and any_flow and not isinstance(given := _given(chain, control), str):
         field, path = _WithProjection(field), given
     if isinstance(path, str):
         return path
@@ -95,12 +95,12 @@ def _in_pieces(chain: Chain, any_flow: bool, spacing: float) -> Chain | str:
     return found
 
 
-def _with_past(chain: Chain, path: PastPath, spacing: float) -> Chain | str:
+def _with_past(chain: Chain, path: PastPath, control: StepControl) -> Chain | str:
     """x as polynomials, and beside it what is seen of the past."""
     if _learns_its_clock(chain):
         return "gradients to the clock's `speed` are wanted, and delays"
-    x = _compared(path.polynomial, path.path, chain, spacing)  # type: ignore[arg-type]
-    speeds, seen = _speeds(chain, spacing), path.seen_in(chain.path.pieces, chain.edges[:-1].detach().numpy())
+    x = _compared(path.polynomial, path.path, chain, control)  # type: ignore[arg-type]
+    speeds, seen = _speeds(chain, control), path.seen_in(chain.path.pieces, chain.edges[:-1].detach().numpy())
     if isinstance(speeds, str):
         return speeds
     if isinstance(x, str):
@@ -166,35 +166,45 @@ def rows_of_pieces(path: Pieces) -> tuple[int, int]:
     return (1, 1) if isinstance(path, HeldPath) else (2, 1)
 
 
-def _projected(chain: Chain, spacing: float) -> Pieces | str:
-    """Of the projected input: as it is, or of the input, and then projected, which keeps the weights' gradients."""
-    path = _compared(polynomial_of(chain.path.path), chain.path.path, chain, spacing)
-    if not isinstance(path, str):
-        return path
-    given = _given(chain, spacing)
-    if isinstance(given, str):
-        return given
-    return given.map(chain.field.project, True) if projects_affinely(chain.field) else path  # type: ignore[return-value]
+def _projected(chain: Chain, control: StepControl) -> Pieces | str:
+    """Of the projected input: of a function of time the input as polynomials and then projected, where that gives the same: it
+    has fewer numbers, and the weights keep their gradients."""
+    path = chain.path.path
+    if path.degree is not None or not projects_affinely(chain.field):
+        return _compared(polynomial_of(path), path, chain, control)
+    given = _given(chain, control)
+    return given if isinstance(given, str) else given.map(chain.field.project, True)  # type: ignore[return-value]
 
 
-def _given(chain: Chain, spacing: float) -> Pieces | str:
+def _given(chain: Chain, control: StepControl) -> Pieces | str:
     path = for_many(chain.driven.path, chain.driven.batch)
-    return _compared(polynomial_of(path), path, chain, spacing)
+    return _compared(polynomial_of(path), path, chain, control)
 
 
-def _compared(polynomial: Pieces | str, path: Path, chain: Chain, spacing: float) -> Pieces | str:
-    """Return a path's polynomials, or that they are not the path at times so far apart, where steps would look at it.
-
-    No step is longer than a segment; of many requested times as many are looked at as may be.
-    """
+def _compared(polynomial: Pieces | str, path: Path, chain: Chain, control: StepControl) -> Pieces | str:
+    """Return a path's polynomials, or that they are not the path at times where steps would look at it."""
     if isinstance(polynomial, str) or polynomial is path or path.degree is not None:
         return polynomial
-    segment, widest = (float(of.detach().diff(dim=0).max()) for of in (chain.edges, path.knots))
-    spacing = min(spacing, max(segment / 2, 2 * widest / MOST_COMPARED))
-    return polynomial if gives(polynomial, path, spacing) else NO_POLYNOMIAL.format(f"a {type(path).__name__}", "its knots")
+    times = _seen(chain.edges, path, control.max_step)
+    if times is not None and gives(polynomial, path, times, control.rtol):
+        return polynomial
+    return NO_POLYNOMIAL.format(f"a {type(path).__name__}", "its knots")
 
 
-def _speeds(chain: Chain, spacing: float) -> np.ndarray | str | None:
+def _seen(edges: Tensor, path: Path, longest: float) -> Tensor | None:
+    """Return the times of `seen_by_steps`; of several sequences, on a path whose knots they share, one of those that are nearer
+    than they are apart in each, to a factor of two."""
+    times = seen_by_steps(edges, longest)
+    if times is None or times.dim() == 1 or path.knots.dim() > 1:
+        return times
+    apart = torch.cat([times.diff(dim=0), times[-1:] - times[-2:-1]])
+    times, apart = times[apart > 0], apart[apart > 0]
+    octaves = torch.floor(torch.log2(apart))
+    cells = torch.stack([octaves, torch.floor(times / 2**octaves)])
+    return times[torch.from_numpy(np.unique(cells.numpy(), axis=1, return_index=True)[1])]
+
+
+def _speeds(chain: Chain, control: StepControl) -> np.ndarray | str | None:
     if chain.speed is None:
         return None
     with torch.no_grad():
@@ -203,23 +213,23 @@ def _speeds(chain: Chain, spacing: float) -> np.ndarray | str | None:
         if terms is None:
             return f"the clock's `speed` is no polynomial of {MOST_TERMS} terms, to rounding, between the times of this solve"
         found = coefficients(_speeds_at(chain, nodes(terms)))
-        if chain.speed.path.degree is None and not math.isinf(spacing) and not _gives_speeds(found, chain, spacing):
+        if chain.speed.path.degree is None and not _gives_speeds(found, chain, control.max_step):
             return NO_POLYNOMIAL.format("the clock's `speed`", "the times of this solve")
     found = found.movedim(1, -1)
     return np.ascontiguousarray((found if chain.own else found[:, 0]).numpy())
 
 
-def _gives_speeds(found: Tensor, chain: Chain, spacing: float) -> bool:
-    """Return whether (segments, terms, batch) coefficients give the speeds at times at most so far apart."""
-    count = math.ceil(2 * float(chain.edges.detach().diff(dim=0).max()) / spacing)
-    if count <= MOST_TERMS:
-        return True
-    if count > MOST_COMPARED:
+def _gives_speeds(found: Tensor, chain: Chain, longest: float) -> bool:
+    """Return whether (segments, terms, batch) coefficients give the speeds where steps would look at them."""
+    assert chain.speed is not None
+    edges, path, times = chain.edges.detach(), chain.speed.path, seen_by_steps(chain.edges, longest)
+    if times is None:
         return False
-    expected, orders = _speeds_at(chain, nodes(count)), torch.arange(found.shape[1], dtype=torch.float64, device="cpu")
-    basis = torch.cos(orders * torch.acos((2 * nodes(count) - 1).clamp(-1, 1))[:, None])
-    off = (torch.einsum("nd,pd...->pn...", basis, found) - expected).abs()
-    return bool((off <= 1e3 * torch.finfo(torch.float64).eps * expected.abs().amax()).all())
+    polynomial, k = PolynomialPath.unchecked(found.flatten(0, 1)[..., None], edges), piece_numbers(edges, times)
+    speeds = polynomial.evaluate(polynomial.gather(k), times[..., None] if chain.own else times).reshape(times.shape)
+    pieces = chain.speed.pieces.gather(0, k) if chain.speed.pieces.dim() > 1 else chain.speed.pieces[k]
+    expected = path.evaluate(path.gather(pieces.flatten()), times.flatten()).reshape(times.shape)
+    return bool(((speeds - expected).abs() <= 1e3 * torch.finfo(torch.float64).eps * expected.abs().amax()).all())
 
 
 def _speeds_at(chain: Chain, shares: Tensor) -> Tensor:

@@ -124,15 +124,13 @@ def solve_delayed(
         )
     path = _path_of(field, path, h0, times)
     if not settings.adaptive:
-        begin = Beginning(h0, float(times[0].min()), lags_of(field), _longest_step(times, settings))
+        begin = _beginning(h0, lags_of(field), times, settings)
         return stepped(field, path, h0, times, settings, speed, None if history is None else begin.history(history), check)
     return _DelayedSolve(field, path, h0, times, settings, speed, history, solve, events).run()
 
 
-def _longest_step(times: Tensor, settings: Settings) -> float:
-    """Return how long a step can be: each of adaptive methods, too, ends at a requested time at the latest."""
-    between = float(times.detach().diff(dim=0).max()) if len(times) > 1 else math.inf
-    return between if settings.max_step is None else min(between, settings.max_step)
+def _beginning(h0: Tensor, lags: Sequence[Lag], times: Tensor, settings: Settings) -> Beginning:
+    return Beginning(h0, lags, times, settings.rtol, math.inf if settings.max_step is None else settings.max_step)
 
 
 def _path_of(field: DelayedField, path: Path | None, h0: Tensor, times: Tensor) -> Path:
@@ -212,7 +210,7 @@ class _DelayedSolve:
                 f"`delays` are as short as {shortest:g}, and a solve goes from one to the next: more than {MOST_BLOCKS:,} "
                 f"times until t = {self.end:g}. Leave so short a delay out, or take DiscreteRNN."
             )
-        self.begin = Beginning(h0, self.start, self.lags, _longest_step(times, settings))
+        self.begin = _beginning(h0, self.lags, times, settings)
         self._read(field, path)
         checks.within("ts", times, *self.path.interval)
         self.past = Past(self.start, h0, history=self.begin.history(history))

@@ -7,6 +7,7 @@ once: as long as they are read all samples step together.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -18,7 +19,7 @@ from ctrnn.inputs.derived import for_many
 from ctrnn.inputs.function import FunctionPath
 from ctrnn.inputs.held import HeldPath
 from ctrnn.inputs.path import Path
-from ctrnn.inputs.polynomial import gives, polynomial_of
+from ctrnn.inputs.polynomial import gives, polynomial_of, seen_by_steps
 from discretize.solvers.past import Lag
 from discretize.trajectory import Trajectory
 
@@ -36,12 +37,20 @@ def check_knots(name: str, path: Path) -> None:
 
 @dataclass(frozen=True)
 class Beginning:
-    """Makes a path of what a user says was before the start of a solve from h0 (batch, state); longest: a step."""
+    """Makes a path of what a user says was before the start of a solve from h0 (batch, state).
+
+    times, rtol, max_step: of that solve, by which a function of time is compared with the polynomial that is read in its place.
+    """
 
     h0: Tensor
-    start: float
     lags: Sequence[Lag]
-    longest: float | None = None
+    times: Tensor
+    rtol: float
+    max_step: float = math.inf
+
+    @property
+    def start(self) -> float:
+        return float(self.times[0].min())
 
     def earliest(self, t: float) -> float:
         """Return the earliest time that is read at t."""
@@ -82,7 +91,7 @@ class Beginning:
             came = f"{states.shape[-1]} of {states.dtype}"
             raise ValueError(f"`history` must give states like h0, {h0.shape[1]} units of {h0.dtype}, got {came}.")
         self.check_batch("history", given)
-        return for_many(given if goes_on else _as_polynomial(given, self.longest), len(h0))
+        return for_many(given if goes_on else self._as_polynomial(given), len(h0))
 
     def _going_on(self, earlier: Trajectory, ends: Tensor) -> Path:
         """The path of another solve; of one with delays it has slopes, which learned delays need."""
@@ -99,11 +108,14 @@ class Beginning:
             )
         return FunctionPath(earlier, (start, stop), self.h0.shape[1])
 
-
-def _as_polynomial(path: Path, longest: float | None) -> Path:
-    """Return a function of time as the polynomial that gives it to rounding; as it is where none does, or it has gradients.
-    longest: a step is, so that a pulse that such steps see is no polynomial."""
-    if type(path) is not FunctionPath:
-        return path
-    polynomial = polynomial_of(path)
-    return path if isinstance(polynomial, str) or not gives(polynomial, path, longest / 2 if longest else None) else polynomial
+    def _as_polynomial(self, path: Path) -> Path:
+        """Return a function of time as the polynomial that gives it where steps look at it; as it is where none does, or it has
+        gradients."""
+        if type(path) is not FunctionPath or isinstance(polynomial := polynomial_of(path), str):
+            return path
+        ends, shared = path.knots.detach()[[0, -1]], self.times.detach().flatten()
+        with torch.no_grad():  # a delay that is a function of time is one of a single time
+            seen = [lag.before(t) for lag in self.lags for t in ((shared,) if isinstance(lag.delay, Tensor) else shared)]
+        edges = torch.cat([ends, *(each.reshape(-1) for each in seen)]).clamp(*ends).unique()
+        times = seen_by_steps(edges, self.max_step)
+        return polynomial if times is not None and gives(polynomial, path, times, self.rtol) else path

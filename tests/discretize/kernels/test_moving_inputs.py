@@ -134,25 +134,107 @@ def test_a_projection_that_bends_a_straight_input_is_that_of_the_input_at_each_t
     assert_close(hs.flatten(), torch.tensor([0.0, 1 / 3, 1 / 3 + 26 / 6], dtype=torch.float64), rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize(("of", "times", "longest"), [("input", 2, 0.005), ("clock", 2, 0.005), ("input", 201, None)])
-def test_a_pulse_that_short_steps_see_is_left_out_by_no_kernel(of, times, longest):
-    """dh/dt = c'(t) x(t) - 0 h: what a pulse between the nodes of a polynomial adds is its area, 0.01 sqrt(pi)."""
+SHORT_STEPS = [("input", 2, 1, 0.005), ("clock", 2, 1, 0.005), ("input", 201, 1, None), ("input", 201, 20, None)]
+
+
+class Adds(ctrnn.VectorField):
+    def flow(self, projected, h):
+        return projected + 0 * h
+
+
+@pytest.mark.parametrize(("of", "times", "until", "longest"), SHORT_STEPS)
+def test_a_pulse_that_short_steps_see_is_left_out_by_no_kernel(of, times, until, longest):
+    """dh/dt = c'(t) x(t) - 0 h: what a pulse between the nodes of a polynomial adds is its area, 0.01 sqrt(pi).
+
+    Steps end at requested times, and are short where these are, however far the last one is.
+    """
 
     def value(t, width):
         return 1 + torch.exp(-(((t - 0.47) / width) ** 2))
 
-    class Adds(ctrnn.VectorField):
-        def flow(self, projected, h):
-            return projected + 0 * h
-
-    for width, engine in ((0.01, "steps"), (1.0, "compiled")):
-        path = ctrnn.FunctionPath(lambda t, width=width: value(t, width).expand(2, 1), (0, 1), 1)
+    for width, engine in ((0.01, "steps"), (until, "compiled")):
+        path = ctrnn.FunctionPath(lambda t, width=width: value(t, width).expand(2, 1), (0, until), 1)
         speed = None
         if of == "clock":
             path, speed = ctrnn.HeldPath(torch.ones(1, 2, 1), torch.tensor([0.0, 1.0])), lambda t, width=width: value(t, width)
         ts = torch.linspace(0, 1, times)
+        ts = ts if until == 1 else torch.cat([ts, ts.new_tensor([until])])
         solved = integrate(Adds(1, 1), path, torch.zeros(2, 1), ts, speed=speed, max_step=longest, rtol=1e-3, atol=1e-3)
         area = math.sqrt(math.pi) / 2 * width * (math.erf(0.53 / width) + math.erf(0.47 / width))
-        assert_close(solved.hs[-1], torch.full((2, 1), 1 + area), rtol=0, atol=1e-6)
+        assert_close(solved.hs[times - 1], torch.full((2, 1), 1 + area), rtol=0, atol=1e-6)
         assert solved.stats["engine"] == engine, solved.stats["engine_why"]
         assert engine == "compiled" or "at times half as far apart as steps can be" in solved.stats["engine_why"]
+
+
+def test_a_pulse_at_a_requested_time_which_steps_read_is_left_out_by_no_kernel():
+    """Between times 0.1 apart this one, 0.003 wide, is seen by nothing that is read a quarter of that from each."""
+    path = ctrnn.FunctionPath(lambda t: (1 + torch.exp(-(((t - 0.5) / 0.003) ** 2))).reshape(1, 1), (0, 1), 1)
+    solved = integrate(Adds(1, 1), path, torch.zeros(1, 1), torch.linspace(0, 1, 11), rtol=1e-5, atol=1e-5)
+    assert_close(float(solved.hs[-1]), 1 + 0.003 * math.sqrt(math.pi), rtol=0, atol=1e-3)
+    assert solved.stats["engine"] == "steps"
+
+
+class Relaxes(ctrnn.VectorField):
+    def flow(self, projected, h):
+        return projected - h
+
+
+def test_what_grows_by_more_than_a_float_has_digits_is_read_as_it_is():
+    """dh/dt = e^t - h: of a polynomial whose last values are 2e5 the first ones were off by 1e-2 in float32."""
+    path = ctrnn.FunctionPath(lambda t: t.exp().float().reshape(1, 1), (0, 12), 1)
+    solved = integrate(Relaxes(1, 1), path, torch.zeros(1, 1, dtype=torch.float32), torch.tensor([0.0, 1.0]))
+    assert_close(float(solved.hs[-1]), math.sinh(1), rtol=1e-4, atol=0)
+    assert solved.stats["engine"] == "steps"
+
+
+def test_a_quiet_sample_beside_a_wild_one_has_as_many_terms_as_alone():
+    def quiet(t):
+        return torch.sin(3 * t).float().reshape(1, 1)
+
+    def beside(t):
+        return torch.cat([quiet(t), torch.full((1, 1), 1e8, dtype=torch.float32)])
+
+    alone, both = (
+        integrate(Adds(1, 1), ctrnn.FunctionPath(f, (0, 2), 1), torch.zeros(n, 1, dtype=torch.float32), TS[:3])
+        for f, n in ((quiet, 1), (beside, 2))
+    )
+    assert alone.stats["engine"] == both.stats["engine"] == "compiled", both.stats["engine_why"]
+    assert_close(both.hs[:, :1], alone.hs, rtol=1e-5, atol=1e-6)
+
+
+def test_a_pulse_after_a_wild_piece_is_judged_by_its_own_piece():
+    """dh/dt = -100 h + x, from 1e7 down to 1 at t = 1: what was large is forgotten, and h is x / 100 where the pulse is."""
+
+    class Forgetful(ctrnn.VectorField):
+        def flow(self, projected, h):
+            return projected - 100 * h
+
+    def value(t):
+        later = 1 + 10 * torch.exp(-(((t - 1.47) / 0.01) ** 2))
+        return torch.where(t < 1, torch.full_like(t, 1e7), later).float().reshape(1, 1)
+
+    path, ts = ctrnn.FunctionPath(value, (0, 2), 1, knots=[1.0]), torch.linspace(0, 2, 201)
+    by = [integrate(Forgetful(1, 1), path, torch.zeros(1, 1, dtype=torch.float32), ts, fused=fused) for fused in (True, False)]
+    assert_close(by[0].hs[147:149], by[1].hs[147:149], rtol=1e-3, atol=0)
+
+
+@pytest.mark.parametrize("of", ["input", "clock"])
+def test_a_function_is_read_no_more_often_than_steps_are_short(of):
+    """Of 32 sequences with times of their own, and where steps are short in a part of a long solve only."""
+    calls = 0
+
+    def value(t):
+        nonlocal calls
+        calls += 1
+        return (2 + torch.sin(t / 2)).reshape(1, 1)
+
+    ts = torch.linspace(0, 1, 101, dtype=torch.float64)
+    if of == "input":
+        ts = (ts[:, None] + torch.arange(32) * 1e-4).clamp(0, 1)
+        path, speed, longest = ctrnn.FunctionPath(lambda t: value(t).expand(32, 1), (0, 1), 1), None, None
+    else:
+        path, ts = ctrnn.HeldPath(torch.ones(1, 32, 1), torch.tensor([0.0, 4.0])), torch.cat([ts, ts.new_tensor([4.0])])
+        speed, longest = value, 0.01
+    solved = integrate(Adds(1, 1), path, torch.zeros(32, 1), ts, speed=speed, max_step=longest)
+    assert solved.stats["engine"] == "compiled", solved.stats["engine_why"]
+    assert calls < 6000  # 6,500 where each sequence is compared, 120,000 where each part is as the longest

@@ -741,14 +741,16 @@ def test_delays_are_learned_in_single_precision_where_knots_nearly_meet():
 
 
 @pytest.mark.parametrize("how", [{"rtol": 1e-6, "atol": 1e-6}, {"method": "rk4"}])
-def test_a_pulse_of_the_history_is_seen_by_steps_as_short_as_it(how):
-    """dh/dt = -h(t - 1), whose history is 1 and a pulse."""
+@pytest.mark.parametrize("by", ["max_step", "times"])
+def test_a_pulse_of_the_history_is_seen_by_steps_as_short_as_it(how, by):
+    """dh/dt = -h(t - 1), whose history is 1 and a pulse; steps are short between requested times, however far the last one is."""
     width = 0.003
 
     def pulse(t):
         return (1 + 10 * torch.exp(-(((t + 0.47) / width) ** 2))).reshape(1, 1)
 
-    one, ts = torch.ones(1, 1, dtype=torch.float64), torch.tensor([0.0, 1.0], dtype=torch.float64)
+    one, times = torch.ones(1, 1, dtype=torch.float64), {"max_step": [0.0, 1.0], "times": [*np.linspace(0, 1, 601), 2.0]}[by]
+    ts, longest = torch.tensor(times, dtype=torch.float64), {"max_step": width / 2, "times": None}[by]
     f = lambda t, h, past: -past[0]  # noqa: E731
-    solved = discretize.integrate(f, None, one, ts, delays=1.0, history=pulse, max_step=width / 2, **how)
-    assert_close(float(solved.hs[-1]), -10 * width * math.sqrt(math.pi), rtol=1e-3, atol=0)
+    solved = discretize.integrate(f, None, one, ts, delays=1.0, history=pulse, max_step=longest, **how)
+    assert_close(float(solved.hs[times.index(1.0)]), -10 * width * math.sqrt(math.pi), rtol=1e-3, atol=0)
