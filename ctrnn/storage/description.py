@@ -62,7 +62,7 @@ ROOTS = {
         "Curve",
     ),
 }
-OF_TORCH = ("Linear", "LayerNorm", "Dropout", "Identity", "Tanh", "ReLU", "GELU", "SiLU", "Sigmoid", "Sequential")
+OF_TORCH = ("Linear", "Embedding", "LayerNorm", "Dropout", "Identity", "Tanh", "ReLU", "GELU", "SiLU", "Sigmoid", "Sequential")
 NOT_KEPT = ("dtype", "device", "generator")  # of the weights, which have them, and of how they were drawn
 OURS = ("torch.nn", *ROOTS)
 TAKEN = ("args", "parts", "parametrizations")  # keys of a description
@@ -260,7 +260,7 @@ def _arguments(kind: type) -> list[str]:
         elif p.kind is p.VAR_KEYWORD:
             names = handed_on(kind.__init__) or WeightSettings.__annotations__  # type: ignore[misc]
             found += [key for key in names if key not in NOT_KEPT]
-        elif name not in NOT_KEPT:
+        elif name not in NOT_KEPT and not (name.startswith("_") and _package(kind) == "torch.nn"):  # torch's own use
             found.append(name)
     return found
 

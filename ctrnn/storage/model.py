@@ -36,9 +36,9 @@ def save(path: str | os.PathLike[str] | None, model: nn.Module, known: Known | N
 
     Args:    path: the file, which is replaced; None writes none, and only says, by an error, whether one could be written;
              model: a field, a part, a cell, a sequence module, layers, a `SequenceModel`, and what of these is made of one
-             another and of torch's Linear, LayerNorm, Dropout, Sequential and activations; known: classes of your own by the
-             names that the file has for them, as `load` is given them again. Such a class keeps each argument of its constructor
-             under the argument's name.
+             another and of torch's Linear, Embedding, LayerNorm, Dropout, Sequential and activations; known: classes of your own
+             by the names that the file has for them, as `load` is given them again. Such a class keeps each argument of its
+             constructor under the argument's name.
     Raises:  TypeError for what a file cannot name, or say, with the way out, and where what `load` would make of it differs from
              the model in a class, an attribute, a flag or a hook; OSError.
     """

@@ -24,6 +24,7 @@ from discretize.steps.step import Step
 __all__ = ["SequenceModel"]
 
 PLACES = ("ts", "lengths", "seed", "h_0")  # by position after xs until version 0.2, where a sequence module has h_0 first
+EMBEDS = (nn.Embedding, nn.EmbeddingBag)  # modules that read integers
 
 
 class SequenceModel(AnsweredInit, nn.Module):
@@ -39,8 +40,10 @@ class SequenceModel(AnsweredInit, nn.Module):
              sample; encoder: a module of each sample, (..., features) -> (..., input), before the rnn; generator: for the
              read-out's weights, which start as those of torch.nn.Linear.
     Call:    model(xs, h_0=None, ts=None, lengths=None, reset=None, seed=None), as for the rnn, all but xs by name; xs in any
-             dtype, read in the model's. By position a second argument is `ts`, as it was, with a FutureWarning.
-    Shape:   xs (time, batch, features) -> (time, batch, output_size); batch-first if the rnn is.
+             dtype, read in the model's, but for integers before an encoder with a torch.nn.Embedding in it. By position a second
+             argument is `ts`, as it was, with a FutureWarning.
+    Shape:   xs (time, batch, features), or (time, batch) of integers before a torch.nn.Embedding -> (time, batch, output_size);
+             batch-first if the rnn is.
     Raises:  TypeError, ValueError for what does not fit.
     Source:  Tallec and Ollivier 2018, sec. 3.
     """
@@ -86,7 +89,7 @@ class SequenceModel(AnsweredInit, nn.Module):
         if by_position:
             given = _named(by_position, given)
         more = {name: value for name, value in given.items() if value is not None}  # models that jump have no noise
-        xs = xs.to(next(self.read_out.parameters(), xs))
+        xs = _on_its_way(xs, next(self.read_out.parameters(), xs), self.encoder)
         states, _ = self.rnn(xs if self.encoder is None else self.encoder(xs), **more)
         return self.read_out(states)
 
@@ -109,7 +112,7 @@ class SequenceModel(AnsweredInit, nn.Module):
         checks.is_tensor("x", x)
         encoder, read_out = self.encoder, self.read_out
         # At once where it is a plain one: a walk over all parameters takes a tenth of a step's time.
-        x = x.to(read_out.weight if type(read_out) is nn.Linear else next(read_out.parameters(), x))
+        x = _on_its_way(x, read_out.weight if type(read_out) is nn.Linear else next(read_out.parameters(), x), encoder)
         if encoder is not None:
             x = encoder(x)
         noise = {} if seed is None and place is None else {"seed": seed, "place": place}
@@ -177,6 +180,13 @@ class SequenceModel(AnsweredInit, nn.Module):
         nn.Module.__init__(moved)
         moved.encoder, moved.rnn, moved.read_out, moved.output_size = self.encoder, rnn, self.read_out, self.output_size
         return moved.train(self.training)
+
+
+def _on_its_way(xs: Tensor, like: Tensor, encoder: nn.Module | None) -> Tensor:
+    """Return inputs in the dtype and on the device of a model; of integers that are embedded the device alone."""
+    if not xs.is_floating_point() and encoder is not None and any(isinstance(part, EMBEDS) for part in encoder.modules()):
+        return xs.to(like.device)
+    return xs.to(like)
 
 
 def _named(by_position: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:

@@ -195,3 +195,17 @@ def test_vmap_over_noise_without_a_seed_says_what_to_give(door):
     assert vmap(DRAWING[door](seed=3))(MANY).shape[0] == 3
     apart = vmap(DRAWING[door](), randomness="different")(MANY)
     assert not torch.equal(apart[0], apart[1])
+
+
+@pytest.mark.parametrize("behind", [0, 1])
+def test_integers_reach_an_embedding_before_a_model_and_are_cast_for_other_encoders(behind):
+    encoder = torch.nn.Sequential(torch.nn.Embedding(7, 4), *(torch.nn.Linear(4, 4) for _ in range(behind)))
+    model = discretize.SequenceModel(DiscreteRNN(ctrnn.gru(4, 5)), 2, encoder=encoder)
+    tokens = torch.tensor([[0, 3], [6, 1], [2, 2]])
+    states, _ = model.rnn(encoder(tokens))
+    assert_close(model(tokens), model.read_out(states), rtol=0, atol=0)
+    first, state = model.live_step(tokens[0])
+    second, _ = model.live_step(tokens[1], state)
+    assert_close(torch.stack([first, second]), model(tokens)[:2])
+    counts = discretize.SequenceModel(DiscreteRNN(ctrnn.gru(4, 5)), 2, encoder=torch.nn.Linear(1, 4))
+    assert_close(counts(tokens[..., None]), counts(tokens[..., None].double()), rtol=0, atol=0)

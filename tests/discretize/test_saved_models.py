@@ -130,6 +130,7 @@ def examples():
     yield ctrnn.gru(3, 4, decay=ctrnn.PowerDecay(0.5, learnable=True), num_layers=2)
     yield ctrnn.lstm(3, 4, decay=ctrnn.PowerDecay(torch.tensor([0.5, 1.0, 2.0, 4.0]), learnable=True, hidden_size=4))
     yield discretize.SequenceModel(layers, 2, encoder=nn.Sequential(nn.Linear(5, 3), nn.LayerNorm(3), nn.Dropout(0.2), nn.GELU()))
+    yield discretize.SequenceModel(lstm, 2, encoder=nn.Embedding(7, 3, padding_idx=0, max_norm=2.0))
     yield from (
         discretize.DiscreteCell(ctrnn.plain(3, 4)),
         discretize.ensemble([discretize.DiscreteRNN(ctrnn.gated(3, 4)) for _ in range(2)]),
