@@ -13,7 +13,7 @@ import torch
 
 from ctrnn import checks
 from ctrnn.extras import needed_by
-from discretize.errors import SolverWarning
+from discretize.errors import SolverWarning, warn_user
 from discretize.fitting.run import Optimum, StartSearch
 from discretize.fitting.shooting import Shooting
 
@@ -28,8 +28,8 @@ WIDER, TIMES = 2.0, 4  # by what, and how often, a range grows that does not hol
 
 @dataclass(frozen=True, eq=False)
 class Profile:
-    """Values of one parameter (n,), what chi2 grows by there (n,), all parameters there (n, unknowns), and the interval of
-    this level: None where the values, or the bounds, end before it does."""
+    """Values of one parameter (n,), what chi2 grows by there (n,), inf where no search can begin, all parameters there (n,
+    unknowns), and the interval of this level: None where the values, the bounds, or what can be solved end before it does."""
 
     name: str
     values: np.ndarray
@@ -71,7 +71,9 @@ def profiled(
         grid = np.sort(np.asarray(values, dtype=float))
         if grid.ndim != 1 or not len(grid) or not ((grid >= low) & (grid <= high)).all():
             raise ValueError(f"`values` of {name} must be numbers between its bounds, {low:g} and {high:g}, got {values}.")
-        return _made(name, grid, *_held(search, best, at, along, grid), level, threshold, middle)
+        costs, found, unended = _held(search, best, at, along, grid)
+        _say_unended(unended, len(grid), search)
+        return _made(name, grid, costs, found, level, threshold, middle)
     if error is None and not math.isfinite(high - low):
         raise ValueError(f"{name!r} has no standard error and no two bounds; say at which `values`.")
     reach = [REACH * error, REACH * error] if error is not None else [middle - low, high - middle]
@@ -80,17 +82,29 @@ def profiled(
         sides = [np.linspace(ends[0], middle, POINTS + 1), np.linspace(middle, ends[1], POINTS + 1)]
         grid = np.unique(np.concatenate(sides))
         grid = grid[grid != middle]
-        costs, found = _held(search, best, at, along, grid)
+        costs, found, unended = _held(search, best, at, along, grid)
         short = [side for side, k in ((0, 0), (1, -1)) if costs[k] < threshold and ends[side] not in (low, high)]
         if not short:
             break
         for side in short:
             reach[side] *= WIDER
+    _say_unended(unended, len(grid), search)
     return _made(name, grid, costs, found, level, threshold, middle)
 
 
-def _held(search: StartSearch, best: Optimum, at: int, along: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return by how much chi2 grows (values,), and all parameters (values, unknowns)."""
+def _say_unended(unended: int, count: int, search: StartSearch) -> None:
+    if unended:
+        warn_user(
+            f"{unended} of {count} searches of this profile have not ended: chi2 may be less there, and the interval longer; "
+            f"raise `max_nfev` of the fit, now {search.max_nfev}.",
+            SolverWarning,
+        )
+
+
+def _held(
+    search: StartSearch, best: Optimum, at: int, along: np.ndarray, values: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, int]:
+    """Return by how much chi2 grows (values,), all parameters (values, unknowns), and how many searches have not ended."""
     shooting = Shooting(search.problem, search.solver, best.sizes)
     trials = best.x + along * (values / best.sizes[at] - best.x[at])[:, None]
     trials[:, at] = values / best.sizes[at]
@@ -101,7 +115,8 @@ def _held(search: StartSearch, best: Optimum, at: int, along: np.ndarray, values
         results = search.from_starts(shooting, trials, best.noise, held=at)
     costs = np.array([np.inf if result is None else 2 * result.cost - np.square(best.residuals).sum() for result in results])
     found = [trial if result is None else result.x for trial, result in zip(trials, results, strict=True)]
-    return costs, np.stack(found) * best.sizes
+    unended = sum(result is not None and getattr(result, "status", 1) == 0 for result in results)
+    return costs, np.stack(found) * best.sizes, unended
 
 
 def _made(
@@ -113,11 +128,12 @@ def _made(
 
 
 def _crossing(best: float, values: np.ndarray, costs: np.ndarray, threshold: float) -> float | None:
-    """Return where costs first reach the threshold, outwards from the best; their root is nearly a line there."""
+    """Return where costs first reach the threshold, outwards from the best; their root is nearly a line there. None where they
+    do not, or are not known before."""
     beyond = np.flatnonzero(costs >= threshold)
-    if not len(beyond):
+    if not len(beyond) or math.isinf(costs[beyond[0]]):
         return None
     k = int(beyond[0])
     x = [best if k == 0 else float(values[k - 1]), float(values[k])]
-    root = [0.0 if k == 0 else math.sqrt(max(costs[k - 1], 0)), math.sqrt(min(costs[k], 1e300))]
+    root = [0.0 if k == 0 else math.sqrt(max(costs[k - 1], 0)), math.sqrt(costs[k])]
     return x[0] + (x[1] - x[0]) * (math.sqrt(threshold) - root[0]) / (root[1] - root[0])

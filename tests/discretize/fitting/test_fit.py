@@ -183,6 +183,22 @@ def test_a_profile_of_what_is_not_identified_is_flat_and_has_no_ends():
     assert abs(profile.chi2).max() < 1e-3
 
 
+def test_a_profile_ends_in_no_number_where_the_equation_has_no_solution():
+    most = of_decay().params["k"] + of_decay().stderr["k"]
+    fit = fitted(lambda t, h, k: torch.where(k < most, -k * h, torch.nan), noise=0.05, method="dopri5")
+    profile = fit.profile("k")
+    assert np.isinf(profile.chi2[profile.values >= most]).all()
+    assert profile.interval[0] is not None
+    assert profile.interval[1] is None
+
+
+def test_a_profile_whose_searches_have_not_ended_says_so():
+    fit = fitted(h0={"y": (1.5, 0.5, 5.0)}, noise=0.05)
+    fit.search.max_nfev = 1
+    with pytest.warns(SolverWarning, match="2 of 2 searches of this profile have not ended"):
+        fit.profile("k", [0.5, 2.0])
+
+
 def test_the_log_likelihood_is_flat_at_the_fit_and_has_gradients():
     fit = of_decay()
     values = {name: torch.tensor(value, requires_grad=True) for name, value in fit.params.items()}
