@@ -7,6 +7,7 @@ potentials   v <- (1 - a) v + a (Wx x + W r(v) + b)      of tau dv/dt = -v + Wx 
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
@@ -32,6 +33,7 @@ TUTORIAL, NN4N, PSYCHRNN = ("input2h", "h2h"), ("input_layer", "hidden_layer"), 
 SCALED = ("wi", "si", "wo", "so")  # of the low-rank and full-rank networks of Dubreuil et al. 2022, each with a scale
 READ_OUTS = ("fc", "h2out", "h2o", "readout", "readout_layer", "output_layer", "out")
 COMPARED = 1e-3  # of the largest output, over a few steps in single precision
+SAME = 1e-6  # relative: of numbers that were perhaps kept in single precision
 KNOWN = (
     "`input2h.weight` and `h2h.weight` (the tutorials' CTRNN, RNNNet and EIRNN), `input_layer.weight` and `hidden_layer.weight` "
     "(nn4n), `W_in` and `W_rec` (PsychRNN), or `wi`, `si`, `wo`, `so` with `m` and `n` or `wrec` (LowRankRNN, FullRankRNN)"
@@ -214,7 +216,7 @@ def _check_arrays(found: _Found) -> None:
 def _needed_alpha(given: float | None, found: _Found) -> float:
     if given is None and found.alpha is None:
         raise ValueError("`network` does not say how far a step goes; give `alpha`, which is dt/tau.")
-    if given is not None and found.alpha is not None and abs(given - found.alpha) > 1e-9:
+    if given is not None and found.alpha is not None and not math.isclose(given, found.alpha, rel_tol=SAME):
         raise ValueError(f"`alpha` is {given:g}, and that of the network is {found.alpha:g}; leave it out.")
     return given if given is not None else found.alpha  # type: ignore[return-value]
 

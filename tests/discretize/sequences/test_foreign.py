@@ -361,6 +361,11 @@ def changed(network, **attributes):
             ValueError,
             "`alpha` is 0.1, and that of the network is 0.2",
         ),
+        (
+            lambda: read(changed(Loop(3, 4, 20, "rates"), alpha=1e-10), form="rates", alpha=2e-10),
+            ValueError,
+            "`alpha` is 2e-10, and that of the network is 1e-10",
+        ),
         (lambda: read(nn.Sequential(Loop(3, 4, 20, "rates"), nn.Linear(4, 2)), form="rates"), ValueError, "not known, 1;"),
         (lambda: read(changed(Layered(), recurrent_layer__postact_noise=0.1)), ValueError, "postact_noise"),
         (lambda: read(changed(Loop(3, 4, 20, "rates", excite=3), h2h__mask=torch.ones(4, 4))), ValueError, "diagonal of 0"),
