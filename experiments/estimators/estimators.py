@@ -47,6 +47,18 @@ def _say_if_column(y: Any) -> None:
         )
 
 
+def _say_if_of_rows(rows: SequenceRows, y: Any) -> None:
+    """Warn of an array of numbers (n, time), which is read as (n, targets)."""
+    width = y.shape[1] if not rows.is_table and getattr(y, "ndim", 1) == 2 else 1
+    if width > 1 and (np.bincount(rows.of_sequence) == width).all():
+        warnings.warn(
+            f"`y` has {width} columns, as many as each sequence has rows, and is read as {width} numbers of each sequence; for a "
+            "number of each row give a list, `[*y]`.",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
 def _right(estimator: SequenceEstimator, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return what is right and what is predicted, of each sequence or each row in which something is asked."""
     predicted = estimator.predict(X)
@@ -151,8 +163,10 @@ class SequenceRegressor(RegressorMixin, SequenceEstimator):
     predict_what = "number"
 
     def fit(self, X: Any, y: Any) -> Self:
+        rows = rows_of(X, self.sequence)
         _say_if_column(y)
-        return self._fit(*with_targets(rows_of(X, self.sequence), y))
+        _say_if_of_rows(rows, y)
+        return self._fit(*with_targets(rows, y))
 
     def predict(self, X: Any) -> Any:
         """Return the numbers, (n,) of one target, (n, targets) of several."""

@@ -173,6 +173,14 @@ def test_several_numbers_are_learned_at_once():
     assert SequenceRegressor(**FEW).fit(X, y).predict(X).shape == (12, 3)
 
 
+def test_numbers_that_may_be_of_rows_or_of_sequences_say_of_which_they_are():
+    X = np.random.default_rng(0).normal(size=(6, 4, 2))
+    with pytest.warns(UserWarning, match="4 columns, as many as each sequence has rows, and is read as 4 numbers of each"):
+        fitted = SequenceRegressor(**FEW).fit(X, X[..., 0])
+    assert fitted.predict(X).shape == (6, 4)
+    assert [len(each) for each in SequenceRegressor(**FEW).fit(X, [*X[..., 0]]).predict(X)] == [4] * 6
+
+
 def test_what_follows_is_forecast_for_each_sequence():
     frame = table(6, 20).drop(columns="label")
     found = Forecaster(**QUICK | {"steps": 60, "lr": 5e-2}, sequence="who", time="t").fit(frame, "x")
