@@ -263,6 +263,9 @@ def test_table_and_figure_show_each_start_at_its_own_rate_and_what_was_tried():
     assert "| 200 | standard | 0.01 | > 5660 (3030–16000), 1 of 5 not there |" in text
     assert "| 200 | chrono | – | 1005 (1000–1010) | – | – |" in text  # of the two seeds that choose
     assert "| 200 | chrono | 1020 (1000–1040) | 1020 (1000–1040) | 1020 (1000–1040) | 1020 (1000–1040) | 5 |" in text  # at 1e-3
+    assert "uniform-gates" not in text
     rates, own = (draws(figure, results) for figure in OneRate().figures.values())
+    legends = [entry.get_text() for figure in (rates, own) for legend in figure.legends for entry in legend.get_texts()]
+    assert set(legends) == {"standard", "one large bias", "chrono", "uniform gates"}
     assert [axes.get_title("left") for axes in rates.axes] == ["T = 50", "T = 200"]
     assert sorted(max(line.get_ydata()) for line in own.axes[0].lines) == pytest.approx([1020, 3060, 3060, 5660])

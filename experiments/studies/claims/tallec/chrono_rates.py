@@ -39,6 +39,7 @@ from experiments.studies.verdicts import ClaimPart, ClaimVerdict, Compared, Ever
 __all__ = ["ChronoRates"]
 
 STARTS = (*fig4.STARTS, "uniform-gates")
+SHOWN = {"standard": "standard", "constant": "one large bias", "chrono": "chrono", "uniform-gates": "uniform gates"}
 NAMES = {"standard": "standard", "constant": "one large bias for all units", "uniform-gates": "uniform gates", "chrono": "it"}
 CHOICE, JUDGED, AGAIN, PAIRS = 100, 200, 300, 400  # the first seeds of each, of which none trained figure 4
 RATES, PRINTED = (3e-3, 1e-2, 3e-2, 1e-1), 1e-3
@@ -149,7 +150,7 @@ class ChronoRates(Study):
             by={"T": "T", "start": "start", "rate": "rate"},
             columns={**across("error", {f"steps to {error}": error for error in ERRORS}, steps_in_words), "runs": run_count},
             data=of_part(OWN),
-            words={rate: f"{rate:g}" for rate in (*RATES, BEYOND)},
+            words=SHOWN | {rate: f"{rate:g}" for rate in (*RATES, BEYOND)},
             sort=in_order(None, STARTS, None),
         ),
         Table(
@@ -157,6 +158,7 @@ class ChronoRates(Study):
             by={"T": "T", "start": "start"},
             columns=across("rate", {f"rate {rate:g}": rate for rate in (*RATES, BEYOND)}, steps_in_words),
             data=of_part(CHOICE, SOLVED),
+            words=SHOWN,
             sort=in_order(None, STARTS),
         ),
         Table(
@@ -164,6 +166,7 @@ class ChronoRates(Study):
             by={"T": "T", "start": "start"},
             columns={**across("error", {f"steps to {error}": error for error in ERRORS}, steps_in_words), "runs": run_count},
             data=of_part(PRINTED),
+            words=SHOWN,
             sort=in_order(None, STARTS),
         ),
         Table(
@@ -171,7 +174,7 @@ class ChronoRates(Study):
             by={"T": "T", "start": "start", "rate": "rate"},
             columns={**across("error", {f"steps to {error}": error for error in ERRORS}, steps_in_words), "runs": run_count},
             data=of_part(AGAIN),
-            words={rate: f"{rate:g}" for rate in RATES},
+            words=SHOWN | {rate: f"{rate:g}" for rate in RATES},
             sort=in_order(None, STARTS, None),
         ),
         Table(
@@ -179,7 +182,7 @@ class ChronoRates(Study):
             by={"T": "T", "start": "start", "rate": "rate"},
             columns={"there": there_in_words, "steps of these": _steps_there, "runs": run_count},
             data=of_part(PAIRS, SOLVED),
-            words={rate: f"{rate:g}" for rate in RATES},
+            words=SHOWN | {rate: f"{rate:g}" for rate in RATES},
             sort=in_order(None, STARTS, None),
         ),
     )
@@ -190,7 +193,7 @@ class ChronoRates(Study):
             x="rate",
             y="steps",
             panels=("T", "T = {}"),
-            lines=("start", STARTS),
+            lines=("start", SHOWN),
             data=tried,
             x_label="learning rate",
             y_label="steps",
@@ -202,7 +205,7 @@ class ChronoRates(Study):
             f"largest. {LATE}",
             x="T",
             y="steps",
-            lines=("start", STARTS),
+            lines=("start", SHOWN),
             data=of_part(OWN, SOLVED),
             x_label="T",
             y_label="steps",
