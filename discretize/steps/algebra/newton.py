@@ -26,7 +26,7 @@ __all__ = ["solve_step"]
 Factors = tuple[Tensor, Tensor]
 
 MOST_ITERATIONS, MOST_HALVINGS = 25, 10
-MOST_RELAXATIONS, LONGEST_RELAXATION, STATIONARY = 250, 4.0, 1e-6
+MOST_RELAXATIONS, LONGEST_RELAXATION, STATIONARY, MOST_TURN = 250, 4.0, 1e-6, 0.9
 ROUNDINGS = 64.0  # residual of a unit's equation, relative to its terms
 
 
@@ -90,6 +90,12 @@ class _Equation:
         matrices.diagonal(dim1=-2, dim2=-1).add_(1 + friction)
         return torch.linalg.lu_factor_ex(matrices.transpose(-2, -1))[:2]
 
+    def rounding(self, u: Tensor, acts: Tensor) -> Tensor:
+        """Return what rounding of its own terms leaves of each unit's residual; acts: |tau J|."""
+        # Below the least normal number digits are lost: a decayed state is solved to what is left of them.
+        number = torch.finfo(u.dtype)
+        return ROUNDINGS * number.eps * (self.a.abs() + u.abs() + _times(acts, u.abs())).clamp(min=number.tiny)
+
 
 def _solution(equation: _Equation, guess: Tensor) -> Tensor:
     if not bool(torch.isfinite(equation.a).all()):
@@ -117,17 +123,15 @@ def _linearly_implicit(equation: _Equation, guess: Tensor) -> Tensor:
 def _newton(equation: _Equation, u: Tensor, unsolved: Tensor, guess: Tensor) -> tuple[Tensor, Tensor]:
     """Damped Newton iterations of the unsolved samples from u; and which are unsolved after them."""
     off, share = equation.residual(u), torch.ones_like(u[..., :1])
-    rounding, reached, least = ROUNDINGS * torch.finfo(u.dtype).eps, u.abs(), torch.finfo(u.dtype).tiny
-    # Below `least` numbers lose digits: a decayed state is solved to what is left of them.
+    reached, small = u.abs(), (1e-3 * ROUNDINGS * torch.finfo(u.dtype).eps) ** 0.5
     for _ in range(MOST_ITERATIONS):
         pull = equation.pull(u)
         factors, acts = equation.factors(pull), pull.abs()
         correction = _solved(factors, off)
         # What a correction leaves is about its square: one that is down to the root of a rounding is the last.
         # Not in terms of `reached`: far from all solutions, where u has been once, all that follows is small.
-        small = correction.abs() <= (1e-3 * rounding) ** 0.5 * guess.abs().maximum(u.abs())
-        terms = (equation.a.abs() + u.abs() + _times(acts, u.abs())).clamp(min=least)
-        last = (small | (off.abs() <= rounding * terms)).all(-1, keepdim=True)
+        is_small = correction.abs() <= small * guess.abs().maximum(u.abs())
+        last = (is_small | (off.abs() <= equation.rounding(u, acts))).all(-1, keepdim=True)
         share = torch.where(last, torch.ones_like(share), (2 * share).clamp(max=1.0))
         # A unit's size is what it has been on the way, or moves by, or is moved by the others: never theirs.
         size = reached.maximum(correction.abs()).maximum(_times(acts, correction.abs()))
@@ -150,19 +154,31 @@ def _newton(equation: _Equation, u: Tensor, unsolved: Tensor, guess: Tensor) -> 
 
 
 def _relaxed(equation: _Equation, guess: Tensor) -> Tensor:
-    """Near a stationary point of du/ds = a + tau F(u) - u, from `guess`, by linearly implicit steps of pseudo-time.
+    """Near the stationary point to which du/ds = a + tau F(u) - u leads from `guess`, by linearly implicit steps of pseudo-time.
 
-    They pass the points where two solutions have just merged and vanished, at which Newton's method stays.
+    They pass the points where two solutions have just merged and vanished, at which Newton's method stays. A long one goes
+    back, or anywhere, where u runs away from a solution, as exp(z): it is taken if it goes where the residual points, and another
+    one by its matrix would differ from it by no more than `MOST_TURN` of it, so if z < 0.47.
     """
-    u, reached = guess, guess.abs()
-    step = 1 / (1 + equation.tau * equation.field.leak(equation.projected, u)).amax(-1, keepdim=True)
+    u, off, reached = guess, equation.residual(guess), guess.abs()
+    pull, size = equation.pull(u), reached.maximum(off.abs())
+    step, moves = 1 / (1 + _largest(_times(pull.abs(), size), size)), torch.ones_like(u[..., :1], dtype=torch.bool)
     for _ in range(MOST_RELAXATIONS):
-        motion = _solved(equation.factors(equation.pull(u), 1 / step), equation.residual(u))
-        u = u + torch.where(torch.isfinite(motion), motion, torch.zeros_like(motion))
-        reached = reached.maximum(u.abs())
-        if bool((motion.abs() <= STATIONARY * step.clamp(max=1.0) * reached).all()):  # a short step moves little anywhere
+        factors = equation.factors(pull, 1 / step)
+        motion = _solved(factors, off)
+        there = equation.residual(u + motion)
+        size = reached.maximum(motion.abs())
+        turn, along = _largest(_solved(factors, there) - motion, size), _relative(motion, size) * _relative(off, size)
+        is_safe = (turn <= MOST_TURN * _largest(motion, size)) & (along.sum(-1, keepdim=True) >= 0)
+        taken = is_safe & moves
+        u, off = torch.where(taken, u + motion, u), torch.where(taken, there, off)
+        reached, pull = reached.maximum(u.abs()), equation.pull(u)
+        rests = is_safe & (motion.abs() <= STATIONARY * step.clamp(max=1.0) * reached)  # a short step moves little anywhere
+        rests |= off.abs() <= equation.rounding(u, pull.abs())
+        moves = moves & ~rests.all(-1, keepdim=True)
+        if not bool(moves.any()):
             break
-        step = (1.3 * step).clamp(max=LONGEST_RELAXATION)
+        step = torch.where(is_safe, (2 * step).clamp(max=LONGEST_RELAXATION), step / 4)
     return u
 
 
@@ -177,7 +193,11 @@ def _times(matrices: Tensor, u: Tensor) -> Tensor:
 
 def _largest(u: Tensor, size: Tensor) -> Tensor:
     """Return the largest of the units of each sample, in terms of its size; a unit without one does not count."""
-    return torch.where(size > 0, u.abs() / size, 0.0).amax(-1, keepdim=True)
+    return _relative(u.abs(), size).amax(-1, keepdim=True)
+
+
+def _relative(u: Tensor, size: Tensor) -> Tensor:
+    return torch.where(size > 0, u / size, 0.0)
 
 
 def _failed(equation: _Equation, u: Tensor, unsolved: Tensor) -> StepError:

@@ -232,6 +232,24 @@ def test_kernels_follow_pseudo_time_where_two_solutions_have_merged():
     assert_close(mine, folded_by_steps(), rtol=1e-12, atol=1e-14)
 
 
+class Coupled(ctrnn.VectorField):
+    """Two units, of which the solutions of a long step are few and far."""
+
+    def flow(self, projected, h):
+        a, b = torch.tanh(2.6 * h).split(1, -1)
+        return torch.cat([-1.5 * a - 1.7 * b - 1.1, 2.9 * a + 3.0 * b + 0.3], -1) + projected - h
+
+
+def test_kernels_follow_pseudo_time_to_the_solution_that_it_leads_to():
+    field, x, h_0 = Coupled(2, 2), torch.zeros(1, 2, 2), torch.tensor([[-1.9, 3.9], [0.1, -1.5]])
+    rnn = module(field, "always", dt=7.5)
+    with kernels_for_all("compiled"):
+        output, _ = rnn(x, h_0)
+    assert rnn.stats["engine"] == "compiled", rnn.stats["engine_why"]
+    assert_close(output[0, 0], torch.tensor([0.0691, -1.4660]), rtol=0, atol=1e-3)
+    assert_close(output[0], h_0 + 7.5 * field.flow(x[0], output[0]), rtol=0, atol=1e-11)
+
+
 def test_a_call_that_a_kernel_leaves_unsolved_is_solved_by_steps(monkeypatch):
     def unsolved(*_, **__):
         raise EquationUnsolvedError

@@ -12,6 +12,7 @@ from torch.testing import assert_close
 import ctrnn
 import discretize
 from discretize.steps.algebra.jacobian import jacobian
+from discretize.steps.algebra.newton import _Equation, _relaxed
 
 IMPLICIT = [discretize.BackwardEuler(), discretize.Trapezoid()]
 implicit = pytest.mark.parametrize("step", IMPLICIT)
@@ -125,6 +126,43 @@ def test_no_equation_without_a_solution_is_solved_because_an_iteration_was_far_a
     for tau in (1.5, 2.0, 3.0, 4.5):
         with pytest.raises(discretize.StepError, match="no solution of u = a"):
             discretize.BackwardEuler()(Away(1, 1), torch.ones(1, 1, dtype=dtype), torch.full((1, 1), h, dtype=dtype), tau)
+
+
+class Bistable(ctrnn.VectorField):
+    """dh/dt = g tanh(s h + x) - h, of an input x, g, s."""
+
+    def __init__(self):
+        super().__init__(3, 1)
+
+    def flow(self, projected, h):
+        x, g, s = projected.split(1, -1)
+        return g * torch.tanh(s * h + x) - h
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_step_over_a_fold_is_solved_where_only_a_far_solution_is_left(dtype):
+    x = torch.tensor([[-7.4301, 2.9532, 3.2196], [-6.7918, 3.4566, 2.5368]], dtype=dtype)
+    h, dt = torch.tensor([[3.4817], [3.8692]], dtype=dtype), torch.tensor([[9.2375], [5.0938]], dtype=dtype)
+    u = discretize.BackwardEuler().advance(Bistable(), x, h, dt)
+    assert_close(u.double(), torch.tensor([[-2.3247], [-2.2544]], dtype=torch.float64), rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_pseudo_time_leads_to_the_first_solution_where_the_residual_points(dtype):
+    x, h = torch.rand(400, 3) * torch.tensor([16.0, 5.0, 3.5]) - torch.tensor([8.0, 1.0, -0.5]), 8 * torch.rand(400, 1) - 4
+    tau, field = 10 ** (3 * torch.rand(400, 1) - 1), Bistable()
+
+    def residual(u):
+        return h + tau * field.flow(x, u) - u
+
+    way = residual(h).sign()
+    grid = h + way * torch.linspace(0, 10, 4001)
+    off = way * torch.cat([residual(u) for u in grid.split(1, -1)], -1) / (1 + tau)
+    before, after = (grid.gather(-1, (off <= least).to(torch.int8).argmax(-1, keepdim=True)) for least in (0.01, -0.01))
+    clear = (after - before).abs() < 0.5  # else two solutions have as good as merged, and rounding tells whether they are there
+    assert int(clear.sum()) > 350
+    u = _relaxed(_Equation(field, x.to(dtype), h.to(dtype), tau.to(dtype)), h.to(dtype))
+    assert_close(u.double()[clear], after[clear], rtol=0, atol=0.5)
 
 
 @pytest.mark.parametrize("step", IMPLICIT, ids=repr)

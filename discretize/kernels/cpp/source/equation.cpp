@@ -7,7 +7,7 @@
 namespace {
 
 constexpr int MOST_ITERATIONS = 25, MOST_HALVINGS = 10, HELD_STEPS = 3, MOST_RELAXATIONS = 250;
-constexpr real LONGEST_RELAXATION = 4, STATIONARY = real(1e-6);
+constexpr real LONGEST_RELAXATION = 4, STATIONARY = real(1e-6), MOST_TURN = real(0.9);
 constexpr real EPS = DOUBLE ? real(__DBL_EPSILON__) : real(__FLT_EPSILON__);
 constexpr real TINY = DOUBLE ? real(__DBL_MIN__) : real(__FLT_MIN__);
 constexpr real ROUNDING = 64 * EPS;  // residual of a unit's equation, relative to its terms
@@ -48,7 +48,7 @@ class Newton final : public Equation {
     }
 
   private:
-    enum Row { U, MOVED, SLOPE, OFF, CORRECTION, V, REACHED, SIZE, ACTS, ROWS };
+    enum Row { U, MOVED, SLOPE, OFF, CORRECTION, V, REACHED, SIZE, ACTS, TURN, ROWS };
     const std::size_t n;
     Derivatives at;
     Evaluator field;
@@ -81,34 +81,62 @@ class Newton final : public Equation {
         }
     }
 
-    // Near a stationary point of du/ds = a + tau F(u) - u, by linearly implicit steps of pseudo-time.
+    // Near the stationary point to which du/ds = a + tau F(u) - u leads from the guess, by linearly implicit steps of pseudo-time:
+    // those that go where the residual points, and of which another one by the same matrix would differ by less than MOST_TURN.
     void relax(const real* guess) {
-        real *u = rows[U], *off = rows[OFF], *motion = rows[CORRECTION], *reached = rows[REACHED];
-        const real* leak = rows[SLOPE] + n;
+        real *u = rows[U], *moved = rows[MOVED], *off = rows[OFF], *there = rows[V], *motion = rows[CORRECTION];
         std::memcpy(u, guess, n * sizeof(real));
         residual(u, off);
-        real step = 1 / (1 + tau * leak[0]);
-        for (std::size_t i = 0; i < n; ++i) step = larger_of(step, 1 / (1 + tau * leak[i])), reached[i] = __builtin_fabs(u[i]);
+        at.differentiate(0, field.at(0)[0], u);
+        for (std::size_t i = 0; i < n; ++i) {
+            rows[REACHED][i] = __builtin_fabs(u[i]);
+            rows[SIZE][i] = larger_of(rows[REACHED][i], __builtin_fabs(off[i]));
+        }
+        act(rows[SIZE]);
+        real step = 1 / (1 + largest(rows[ACTS]));
         for (int relaxation = 0; relaxation < MOST_RELAXATIONS; ++relaxation) {
-            at.differentiate(0, field.at(0)[0], u);
             at.factor(0, 1 + 1 / step, -tau);
-            residual(u, off);
             solve_for(off, motion);
+            for (std::size_t i = 0; i < n; ++i) moved[i] = u[i] + motion[i];
+            residual(moved, there);
+            const bool safe = is_safe(motion, off, there);
+            if (safe) {
+                std::memcpy(u, moved, n * sizeof(real));
+                std::memcpy(off, there, n * sizeof(real));
+                at.differentiate(0, field.at(0)[0], u);
+            }
+            act(u);
             bool rests = true;
             for (std::size_t i = 0; i < n; ++i) {
-                if (__builtin_isfinite(motion[i])) u[i] += motion[i];
-                reached[i] = larger_of(reached[i], __builtin_fabs(u[i]));
-                rests &= __builtin_fabs(motion[i]) <= STATIONARY * (step < 1 ? step : 1) * reached[i];
+                rows[REACHED][i] = larger_of(rows[REACHED][i], __builtin_fabs(u[i]));
+                rests &= (safe && __builtin_fabs(motion[i]) <= STATIONARY * (step < 1 ? step : 1) * rows[REACHED][i]) || is_rounding(i);
             }
-            if (rests) break;  // a short step moves little anywhere
-            step = real(1.3) * step < LONGEST_RELAXATION ? real(1.3) * step : LONGEST_RELAXATION;
+            if (rests) return;  // a short step moves little anywhere
+            step = safe ? smaller_of(2 * step, LONGEST_RELAXATION) : step / 4;
         }
+    }
+
+    bool is_safe(const real* motion, const real* off, const real* there) {
+        real *turn = rows[TURN], along = 0;
+        solve_for(there, turn);
+        for (std::size_t i = 0; i < n; ++i) {
+            const real size = rows[SIZE][i] = larger_of(rows[REACHED][i], __builtin_fabs(motion[i]));
+            turn[i] -= motion[i];
+            if (size > 0) along += motion[i] / size * (off[i] / size);
+        }
+        return largest(turn) <= MOST_TURN * largest(motion) && along >= 0;
     }
 
     // |tau J| |v|
     void act(const real* v) {
         at.multiply_sizes(0, v, rows[ACTS]);
         for (std::size_t i = 0; i < n; ++i) rows[ACTS][i] *= __builtin_fabs(tau);
+    }
+
+    // Whether the residual of a unit is rounding of its own terms, where `act` was given the state.
+    bool is_rounding(std::size_t i) {
+        const real terms = larger_of(real(__builtin_fabs(a[i]) + __builtin_fabs(rows[U][i])) + rows[ACTS][i], TINY);
+        return __builtin_fabs(rows[OFF][i]) <= ROUNDING * terms;
     }
 
     // The largest of the units, in terms of their sizes; a unit without one does not count.
@@ -127,14 +155,15 @@ class Newton final : public Equation {
     bool is_last(const real* guess) {
         act(rows[U]);
         for (std::size_t i = 0; i < n; ++i) {
-            const real u = rows[U][i], terms = larger_of(real(__builtin_fabs(a[i]) + __builtin_fabs(u)) + rows[ACTS][i], TINY);
+            const real u = rows[U][i];
             if (!(__builtin_fabs(rows[CORRECTION][i]) <= small * larger_of(real(__builtin_fabs(guess[i])), real(__builtin_fabs(u)))) &&
-                !(__builtin_fabs(rows[OFF][i]) <= ROUNDING * terms))
+                !is_rounding(i))
                 return false;
         }
         return true;
     }
 
+    static real smaller_of(real a, real b) { return a < b ? a : b; }
     static real larger_of(real a, real b) { return a > b || a != a ? a : b; }
 
     bool iterate(const real* guess) {
