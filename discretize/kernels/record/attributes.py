@@ -46,6 +46,7 @@ from discretize.kernels.record.watched import is_installed, refused, unwatched
 __all__ = [
     "GLOBAL_HOOKS",
     "LIBRARIES",
+    "OF_TORCH",
     "OURS",
     "PLACES",
     "PLAIN",

@@ -23,7 +23,7 @@ from ctrnn import VectorField
 from ctrnn.forward import JVP
 from ctrnn.rewriting import Rewritten
 from discretize import compat
-from discretize.kernels.record.attributes import attributes_of
+from discretize.kernels.record.attributes import OF_TORCH, attributes_of
 from discretize.kernels.record.collection import full_collections_postponed
 from discretize.kernels.record.equations import no_matrix, recorded_solution
 from discretize.kernels.record.lowering import is_known, zones_of
@@ -268,17 +268,17 @@ def _joint_record(
 ) -> tuple[ModuleRecord, list[bool]]:
     """Record a module with its gradients to `moved` samples and learned weights; tell which there are."""
     weights = {str(place): weight.detach() for place, weight in enumerate(weights_of(module))}
-    has_gradient, keeps_all = list[bool](), list[bool]()
+    has_gradient, changes = list[bool](), list[str | None]()
 
     def joint(weights: list[Tensor], arguments: tuple[Tensor, ...]) -> list[Tensor]:
         *inputs, cotangent = arguments
         weights = [w.detach().requires_grad_(moves) for w, moves in zip(weights, learned, strict=True)]
         samples = {name: tensor.detach().requires_grad_() for name, tensor in zip(module.samples, inputs, strict=True)}
         code = with_weights(module, weights)
-        before = _values(code)
+        before, by_name = _values(code), dict(_values_by_name(code))
         with torch.enable_grad(), _in_place(code):
             following = code(*samples.values())
-        keeps_all.append(_values(code) == before)
+        changes.append(None if _values(code) == before else _changed(by_name, dict(_values_by_name(code))))
         sources = [*(samples[name] for name in moved), *(w for w in weights if w.requires_grad)]
         gradients: Any = [None] * len(sources)
         if following.requires_grad and sources:
@@ -298,8 +298,8 @@ def _joint_record(
             raise UnknownOperation(f"its code reads a tensor with a gradient that is no parameter: {line}")
     if (written := recorded.written_at) is not None:
         raise UnknownOperation(f"its code changes what it is given, or what the field keeps: {written}")
-    if not all(keeps_all):
-        raise UnknownOperation("its code changes what the field keeps")
+    if why := next(filter(None, changes), None):
+        raise UnknownOperation(why)
     return recorded, has_gradient[-len(moved) - sum(learned) :]  # recorded twice
 
 
@@ -348,6 +348,26 @@ def _with_value(f: Callable[[Tensor], Tensor], at: Tensor, direction: Tensor) ->
         return f(at), jvp_in_reverse(f, at.view_as(at), direction)
 
 
-def _values(module: nn.Module) -> Any:
-    attributes = attributes_of(module)
+def _values(value: object) -> Any:
+    attributes = attributes_of(value)
     return attributes if isinstance(attributes, str) else attributes.values
+
+
+def _values_by_name(code: nn.Module) -> Iterator[tuple[str, Any]]:
+    """Tell the values of each attribute of a module and of those within it, of their tensors and steps, and of their classes."""
+    for path, part in code.named_modules():
+        yield f"class {type(part).__qualname__}", _values(type(part))
+        own = {
+            name: value for name, value in vars(part).items() if name not in OF_TORCH | {"_parameters", "_buffers", "_modules"}
+        }
+        for key, value in (own | part._parameters | part._buffers).items():
+            name = f"{path}.{key}".removeprefix(".")
+            yield name, _values(value)
+            if isinstance(value, Tensor | Step):
+                yield from ((f"{name}.{each}", _values(kept)) for each, kept in vars(value).items())
+
+
+def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    names = [name for name in {**before, **after} if before.get(name, "") != after.get(name, "")]
+    names = [name for name in names if not any(other.startswith(f"{name}.") for other in names)]
+    return "its code changes what the field keeps" + f": {', '.join(f'`{name}`' for name in names)}" * bool(names)

@@ -158,7 +158,7 @@ class By(Own):
 
     def __init__(self, of):
         super().__init__()
-        self.of, self.calls = of, 0
+        self.of, self.calls, self.known = of, 0, []
         self.act = lambda v: v * self.scale  # not of a copy of the field
 
     def flow(self, projected, h):
@@ -167,6 +167,16 @@ class By(Own):
 
 def counting(field, h):
     field.calls += 1
+    return -h
+
+
+def counting_in_a_dict(field, h):
+    field.of_state.counts = {"calls": getattr(field.of_state, "counts", {"calls": 0})["calls"] + 1}
+    return -h
+
+
+def counting_in_a_list(field, h):
+    field.known.append(len(field.known))
     return -h
 
 
@@ -182,8 +192,10 @@ REFUSED = {
     lambda f, h: torch.rand_like(h) - h: "uses rand_like, and no kernel is written for it: File .*test_sequences.py",
     lambda f, h: torch.sort(h, -1).values - h: "uses sort, and no kernel is written for it: File .*torch.sort",
     lambda f, h: (-h.float()).double(): "uses _to_copy, and it computes in float32: File .*test_sequences.py",
-    counting: "its code changes what the field keeps",
-    counting_on_a_weight: "its code changes what the field keeps",
+    counting: "its code changes what the field keeps: `field.calls`$",
+    counting_in_a_list: "its code changes what the field keeps: `field.known`$",
+    counting_in_a_dict: "its code changes what the field keeps: `field.of_state.counts`$",
+    counting_on_a_weight: "its code changes what the field keeps: `field.scale._calls`$",
     lambda f, h: h.new_zeros(len(h), 10) - h: r"a number of the size of the batch \(.*test_sequences.py, line .*len",
     lambda f, h: h.flip(0): "it takes some of the samples, or puts others beside them: File .*test_sequences.py",
     lambda f, h: f.of_state.weight.data.mul_(1.0).sum() * h: "or what the field keeps: File .*test_sequences.py.*mul_",
