@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock, Thread, current_thread
 from typing import Any, NamedTuple, TypeVar
@@ -60,6 +60,11 @@ BACKWARD = 1.0  # times as long as a call by steps: its backward pass
 MOST_KEPT = 256  # kernels that a process remembers
 MOST_IN_VAIN = 8  # kernels of fields of the same parts that served fewer than LEAST_USE calls each
 LEAST_USE = 4  # calls in a row, from there on, before another one is made
+CHANGING = "its attributes change from call to call, and a kernel is written for their values; make tensors of them"
+OTHERS = (
+    f"{MOST_IN_VAIN} kernels of fields of the same parts, which keep other numbers, served fewer than {LEAST_USE} calls each; "
+    'fused="always" makes one for each field'
+)
 LONGEST = 600.0  # seconds that a kernel may take, from the recording to what is compiled: calls of the compiler have limits, too
 
 Kernel = TypeVar("Kernel")
@@ -82,10 +87,18 @@ class _Made:
         )
 
 
+class _Seen(NamedTuple):
+    """What a field kept, as a hash, when it found no kernel last, and how often that was other than the time before."""
+
+    owner: weakref.ref[Any]
+    values: int
+    changes: int
+
+
 @dataclass
 class Uses:
     """The calls of a field's code: the `seconds` that steps have taken since the last of the kernels that were `made`, how many
-    calls found a kernel and how many did not, and what the last of those asked for, so many times in a row."""
+    calls found a kernel and how many did not, what the last of those asked for, so many times in a row, and which fields did."""
 
     seconds: float = 0.0
     made: int = 0
@@ -93,13 +106,29 @@ class Uses:
     missed: int = 0
     asked: Any = None
     times: int = 0
+    seen: OrderedDict[int, _Seen] = field(default_factory=OrderedDict)  # by ids
 
-    def in_vain(self, key: object) -> bool:
-        """Count a call that found none; whether a kernel for it would probably serve no other."""
+    def in_vain(self, key: object, owner: object, values: tuple[Any, ...], wait: bool) -> str | None:
+        """Count a call that found none; return why a kernel for it would probably serve no other.
+
+        Args:    owner: a field, or a method; values: that its code keeps; wait: whether the user asks for the kernel.
+        """
         self.missed += 1
         self.times = self.times + 1 if key == self.asked else 1
         self.asked = key
-        return self.missed > MOST_IN_VAIN and self.found < LEAST_USE * self.missed and self.times < LEAST_USE
+        changes = self._changes(owner, hash(values))
+        if self.missed <= MOST_IN_VAIN or self.found >= LEAST_USE * self.missed or self.times >= LEAST_USE:
+            return None
+        if changes > (MOST_IN_VAIN if wait else 0):
+            return CHANGING
+        return None if wait else OTHERS
+
+    def _changes(self, owner: object, values: int) -> int:
+        before = self.seen.get(id(owner))
+        is_known = before is not None and before.owner() is owner  # an id is another's when its field has died
+        changes = before.changes + (before.values != values) if before and is_known else 0
+        _keep(self.seen, id(owner), _Seen(weakref.ref(owner), values, changes))
+        return changes
 
     def took(self, seconds: float, learns: bool) -> None:
         """Count a call that no kernel ran; learns: whether a backward pass will follow."""
@@ -233,9 +262,10 @@ def kernel_of(
             if not wait and (why := uses.waiting()) and (key in _absent or not is_on_disk(attributes, wanted, dtype, write)):
                 _keep(_absent, key, None)
                 return why
-            if uses.in_vain(key):
+            owner = module if guards.owner is None else guards.owner
+            if vain := uses.in_vain(key, owner, attributes.values, wait):
                 guards.refused = True
-                return "its attributes change from call to call, and a kernel is written for their values; make tensors of them"
+                return vain
             check()
             _keep(_made, key, _attempt(module, wanted, dtype, make, attributes, write, libraries))
             uses.seconds, uses.made = 0.0, uses.made + 1

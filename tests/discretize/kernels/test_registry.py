@@ -6,7 +6,9 @@ import math
 import re
 import threading
 import weakref
+from collections import OrderedDict
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -230,6 +232,56 @@ def test_a_field_that_waits_takes_the_kernel_that_another_one_has_paid_for(call)
     assert [call(waits)[1]["engine"] for _ in range(3)] == ["steps"] * 3  # the later ones by the quick check
     assert call(Own(), fused="always")[1]["engine"] == "compiled"
     assert call(waits)[1]["engine"] == "compiled"
+
+
+@pytest.fixture
+def stubs(monkeypatch):
+    """In place of kernels why there is none, made at once; the numbers that fields kept for which they were made."""
+    numbers = []
+
+    def stub(module, *_):
+        numbers.append(module.field.factor)
+        return SimpleNamespace(kernel="a stub", is_current=lambda guards: True)
+
+    monkeypatch.setattr(registry, "_attempt", stub)
+    monkeypatch.setattr(registry, "_uses", {})
+    monkeypatch.setattr(registry, "_made", OrderedDict())
+    return numbers
+
+
+def reason(call, field):
+    """Why a call that waits for its kernel has none."""
+    with pytest.raises(ValueError, match="and there is no kernel") as refused:
+        call(field, fused="always")
+    return str(refused.value).split(": ", 1)[1].removesuffix(". With True, the default, steps run in its place.")
+
+
+@pytest.mark.parametrize("call", [by_rnn, by_integrate])
+def test_each_of_40_fields_of_the_same_parts_gets_the_kernel_that_is_waited_for(call, stubs):
+    for number in range(40):
+        field = Own()
+        field.factor = float(number)
+        assert reason(call, field) == "a stub"
+    assert set(stubs) == {*range(40)}
+
+
+def test_a_field_that_changes_at_each_call_says_so_and_gets_no_kernel_each_time_even_where_one_is_waited_for(stubs):
+    field, whys = Own(), []
+    for number in range(40):
+        field.factor = float(number)
+        whys.append(reason(by_rnn, field))
+    assert len(stubs) < 15
+    assert whys[-1] == registry.CHANGING
+
+
+def test_fields_that_do_not_change_are_told_of_the_others_where_no_kernel_is_made(stubs, monkeypatch):
+    monkeypatch.setattr(price, "PRICE", 0.0)
+    for number in range(12):
+        field = Own()
+        field.factor = float(number)
+        why = by_rnn(field)[1]["engine_why"]
+    assert why == registry.OTHERS
+    assert reason(by_rnn, field) == "a stub"
 
 
 def test_a_backward_pass_to_come_is_counted():
