@@ -42,7 +42,7 @@ FORGETS = 25  # of c in alpha = c/T, with which networks forget within a sequenc
 SLOWER = 5  # of c, with which leaky networks have the task's signal left at its end
 CHANCE, SOLVED, NEAR, WORTH = 0.5, 0.95, 0.1, 0.05  # accuracies; how near to chance is at it, and how much less counts
 BENT, ROUNDING = 0.1, 1e-6  # of |κ|, from which `decay_law` calls a law no exponential; of falls
-NO_RECORDINGS = "no recordings"
+NO_RECORDINGS = "no run on recordings is done"
 
 
 def forgotten(results: Results, **of: object) -> pd.DataFrame:
@@ -154,12 +154,12 @@ class SlowMemory(Study):
             _formula(forgotten(results)),
             _free(noise),
             _driven("driven units forget exponentially for every r > 0, too", noise, ["driven"]),
-            _of_networks("a network of them does not before training, where one of leaky units does", noise, "start", ["noise"]),
+            _of_networks("before training a network of them does not, where one of leaky units does", noise, "start", ["noise"]),
             _of_networks("nor does a trained one, where one of leaky units does", noise, "trained", ["noise"]),
             *_of_the_task(runs),
             _driven("driven by recordings units forget exponentially for every r > 0, too", recorded, RECORDED[:2]),
             _of_networks(
-                "under recordings, too, a network of them does not before training, where one of leaky units does",
+                "under recordings, too, before training a network of them does not, where one of leaky units does",
                 *(recorded, "start", RECORDED[2:]),
             ),
             _of_networks("nor does one that was trained on them", recorded, "trained", RECORDED[2:]),
@@ -195,7 +195,9 @@ def _driven(claim: str, rows: pd.DataFrame, around: Sequence[str]) -> ClaimPart:
     kinds = rows[(rows["exponent"] > 0) & rows["around"].isin(around)] if len(rows) else rows
     if kinds.empty:
         return ClaimPart(claim, None, NO_RECORDINGS)
-    evidence = "; ".join(f"{one}, {by_exponent(where(kinds, around=one))}" for one in around)
+    evidence = "; ".join(
+        f"{one}, {words}, {by_exponent(where(kinds, around=one, when=when))}" for one in around for when, words in MOMENTS.items()
+    )
     return ClaimPart(claim, _exponential(kinds), f"{evidence}; of a seed the largest |κ| counts")
 
 

@@ -229,6 +229,7 @@ def test_memory_is_judged_part_by_part(laws, other, answers, har):
     verdict = study.verdict(results)
     assert [part.answer for part in verdict.parts] == [answers.get(k, YES) for k in range(10)], verdict.sentence
     assert "polynomial" in tables_of(study, results)
+    assert all(part.begun[0].isupper() or part.begun.startswith("r = 2") for part in verdict.parts)
     assert draws(study.figures["bends"], results) is not None
 
 
@@ -239,7 +240,7 @@ def test_memory_is_judged_by_what_is_there(har):
         study.verdict(Results([]))
     without = study.verdict(Results(one for one in records if one["point"]["task"] != "har"))
     assert [part.answer for part in without.parts] == [YES] * 7 + [OPEN] * 3
-    assert {part.evidence for part in without.parts[7:]} == {"no recordings"}
+    assert {part.evidence for part in without.parts[7:]} == {"no run on recordings is done"}
     first = study.verdict(Results(one for one in records if not one["point"]["seed"]))
     assert [part.answer for part in first.parts] == [YES] + [OPEN] * 9  # of one seed there is no interval
     unpaired = [one for one in records if one["point"]["c"] == 25 or one["point"]["exponent"]]
