@@ -66,7 +66,8 @@ OUTSIDE = {
     "SymBool": "makes a truth value of what is in tensors",
     ".numpy()": "makes NumPy's arrays of tensors",
 }
-WHOLE = {"diagonal_backward"}  # which torch takes apart into what it cannot record
+# Which torch takes apart into what it cannot record, or into other roundings: of float32, some digits too few beside float64.
+WHOLE = {"diagonal_backward", "linspace", "logspace"}
 
 # Operations that give the same numbers in axes of other sizes, or repeated along axes.
 RESHAPES = ("view", "reshape", "_unsafe_view")

@@ -381,6 +381,13 @@ def test_code_without_a_kernel_runs_step_by_step_and_says_the_line(code):
         raise AssertionError(rnn.stats["engine_why"])
 
 
+def test_numbers_at_equal_distances_in_float32_are_those_of_torch_to_the_last_digit():
+    # Taken apart they are off by one in the last digit, which is much in a kernel of float64.
+    rnn = DiscreteRNN(By(lambda f, h: -h * torch.linspace(0.9, 1.1, 11, dtype=torch.float32)[:10].to(h)), allow_overshoot=True)
+    rnn(torch.randn(3, 4, 3))
+    assert rnn.stats["engine"] == "compiled", rnn.stats["engine_why"]
+
+
 def test_what_the_largest_number_was_taken_of_is_saved_and_not_computed_again():
     # Computed with another rounding, as compilers may, it would be equal to none of the numbers.
     module = FlowModule(By(lambda f, h: (h * (h + f.scale)).amax(-1, keepdim=True) - h), 10)
