@@ -129,7 +129,6 @@ CASES = {
         "speed": ctrnn.LinearPath(torch.tensor([[[1.0]], [[1.5]]], **TWICE), torch.tensor([0.0, 2.5], **TWICE)),
     },
     "short steps": {"max_step": 0.11},
-    "delays that are nearly one": {"method": "bosh3", "rtol": 1e-4, "delays": (0.7, 0.7 + 1e-8)},  # a step is rounding alone
     "a start that is not read": {"method": FromMiddle(), "rtol": 1e-3, "atol": 1e-3},
     "an atol for each unit": {"atol": torch.tensor([1e-8, 1e-6, 1e-9], **TWICE)},
 }
@@ -279,6 +278,17 @@ def test_a_polynomial_of_a_history_is_the_function_that_was_given(fused):
     )
     expected = torch.tensor([[math.sin(rate) / rate]], **TWICE)
     assert_close(solved.hs[-1], expected, rtol=1e-11, atol=0)
+
+
+@pytest.mark.parametrize("fused", [False, "always"])
+def test_a_step_between_delays_that_are_nearly_one_has_the_slope_of_the_field(fused):
+    """It moves by rounding, which over its length is 1e-5."""
+    h0, near, time = torch.full((1, 1), 0.6, **TWICE), 1e-11, torch.tensor([0.7 + 2e-12], requires_grad=True, **TWICE)
+    f = lambda t, h, past: torch.cos(past[0]) - 2 * past[1]  # noqa: E731
+    how = {"delays": [0.7, 0.7 + near], "method": "bosh3", "fused": fused, "rtol": 1e-6, "atol": 1e-6}
+    solved = integrate(f, None, h0, torch.tensor([0.0, 0.9]), **how)
+    (slope,) = torch.autograd.grad(solved.between(time).sum(), time)
+    assert_close(slope, (torch.cos(h0) - 2 * h0)[0], rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize(
