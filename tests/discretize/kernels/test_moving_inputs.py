@@ -167,10 +167,10 @@ def test_a_pulse_that_short_steps_see_is_left_out_by_no_kernel(of, times, until,
 
 
 def test_a_pulse_at_a_requested_time_which_steps_read_is_left_out_by_no_kernel():
-    """Between times 0.1 apart this one, 0.003 wide, is seen by nothing that is read a quarter of that from each."""
-    path = ctrnn.FunctionPath(lambda t: (1 + torch.exp(-(((t - 0.5) / 0.003) ** 2))).reshape(1, 1), (0, 1), 1)
+    """Between times 0.1 apart this one, 0.001 wide, is seen by nothing that is read a quarter of that from each."""
+    path = ctrnn.FunctionPath(lambda t: (1 + torch.exp(-(((t - 0.3) / 0.001) ** 2))).reshape(1, 1), (0, 1), 1)
     solved = integrate(Adds(1, 1), path, torch.zeros(1, 1), torch.linspace(0, 1, 11), rtol=1e-5, atol=1e-5)
-    assert_close(float(solved.hs[-1]), 1 + 0.003 * math.sqrt(math.pi), rtol=0, atol=1e-3)
+    assert_close(float(solved.hs[-1]), 1 + 0.001 * math.sqrt(math.pi), rtol=0, atol=1e-3)
     assert solved.stats["engine"] == "steps"
 
 
