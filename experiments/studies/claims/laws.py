@@ -18,9 +18,10 @@ from experiments.reports.spreads import spread
 from experiments.studies.study import Row
 from experiments.tasks.recorded.recordings import Sequences
 
-__all__ = ["MOMENTS", "law_numbers", "law_over", "laws_in_words", "recordings_in_pieces", "simplify"]
+__all__ = ["MOMENTS", "NO_LAW", "law_numbers", "law_over", "laws_in_words", "recordings_in_pieces", "simplify"]
 
 MOMENTS = {"start": "at the start", "trained": "trained"}  # of a network, at which its memory is measured
+NO_LAW = "gone too soon for a law"
 WALKING = (0, 1, 2)  # of UCI HAR's six activities; the others are rest
 
 
@@ -35,9 +36,17 @@ def simplify(rnn: DiscreteRNN | ContinuousRNN, bias: bool) -> None:
 
 
 def law_over(rnn: DiscreteRNN | ContinuousRNN, xs: Tensor, h0: Tensor) -> Row:
-    """Measure how dh_n/dh_0 falls along these sequences, and its ratios to what a unit by itself has."""
+    """Measure how dh_n/dh_0 falls along these sequences, and its ratios to what a unit by itself has.
+
+    Where nothing is left of one of them before a law could be fitted, the row says `NO_LAW` and has no numbers.
+    """
     norms = discretize.state_jacobians(rnn, xs, h0, fixed="start", order="units").flatten(1)
-    law = discretize.decay_law(norms)
+    try:
+        law = discretize.decay_law(norms)
+    except ValueError:
+        if not bool(norms.isfinite().all()):
+            raise
+        return {"law": NO_LAW}  # a step that takes 1/(r + 1) of a unit's leak or so leaves nothing of its derivative
     last = law.fitted - 1  # what is later is rounding
     fall, (solved, stepped) = norms[last].log().mean(), _alone(rnn, xs[:last], h0)
     return {**law_numbers(law), "ratio": float(fall / solved), "stepped": float(fall / stepped)}
@@ -50,7 +59,8 @@ def law_numbers(law: DecayLaw) -> Row:
 
 def laws_in_words(rows: pd.DataFrame) -> str:
     """Write every law that was found over the seeds: "exponential, κ 0.02 (0.01–0.04)"."""
-    return f"{', '.join(rows['law'].value_counts().index)}, κ {spread(rows['bend'])}"
+    found, names = rows["bend"].dropna(), ", ".join(rows["law"].value_counts().index)
+    return f"{names}, κ {spread(found)}" if len(found) else names
 
 
 @torch.no_grad()

@@ -24,7 +24,7 @@ from experiments.data.uci_har import WINDOW
 from experiments.reports.spreads import NotEnoughError, Spread, number, paired, spread
 from experiments.runs.configuration import Configuration, shared_configuration
 from experiments.seeds import generator
-from experiments.studies.claims.laws import MOMENTS, law_over, laws_in_words, recordings_in_pieces, simplify
+from experiments.studies.claims.laws import MOMENTS, NO_LAW, law_over, laws_in_words, recordings_in_pieces, simplify
 from experiments.studies.claims.training import once
 from experiments.studies.results import Results, groups, spreads, where
 from experiments.studies.specs import Dots, Table, across
@@ -48,6 +48,12 @@ NO_RECORDINGS = "no run on recordings is done"
 def forgotten(results: Results, **of: object) -> pd.DataFrame:
     """Select the rows of networks that forget within a sequence."""
     return where(results.rows, c=FORGETS, **of)
+
+
+def with_laws(results: Results) -> pd.DataFrame:
+    """Select those of them that have a law, and numbers."""
+    rows = forgotten(results)
+    return rows if rows.empty else rows[rows["law"] != NO_LAW]
 
 
 def of_euler_steps(rows: pd.DataFrame) -> Spread:
@@ -96,7 +102,7 @@ class SlowMemory(Study):
                 "seeds.",
                 by={"r": "exponent", "": "when"},
                 columns=across("around", (*SURROUNDINGS[1:], *RECORDED), column),
-                data=forgotten,
+                data=with_laws,
                 sort=lambda r, when: (r, when),
                 words=MOMENTS,
             )
@@ -240,7 +246,7 @@ def _exponential(rows: pd.DataFrame) -> Compared:
 
 
 def _bends(rows: pd.DataFrame) -> pd.Series:
-    """Return κ; what grows has no law of forgetting, and decides nothing."""
+    """Return κ; what grows, or is gone too soon, has no law of forgetting, and decides nothing."""
     return rows["bend"].where(rows["law"] != "growing")
 
 

@@ -2,13 +2,14 @@
 
 import math
 
+import pandas as pd
 import pytest
 import torch
 from torch.testing import assert_close
 
 import ctrnn
 import discretize
-from experiments.studies.claims.laws import law_over, recordings_in_pieces, simplify
+from experiments.studies.claims.laws import NO_LAW, law_over, laws_in_words, recordings_in_pieces, simplify
 from experiments.tasks.recorded.recordings import Sequences
 
 
@@ -66,3 +67,15 @@ def test_windows_go_on_where_the_ones_before_them_end():
     assert resting[0, :, 0].tolist() == [24, 28]
     with pytest.raises(ValueError, match="4 windows that others go on from are needed, 3 are there"):
         recordings_in_pieces(Sequences(windows, labels), walking=True, count=4)
+
+
+def test_a_unit_whose_derivative_a_step_takes_away_has_no_law():
+    rnn, (xs, h0) = power_unit(0.5, 1.0), inputs()
+    simplify(rnn, bias=False)
+    # 1 - 2 alpha |h| is 0 at |h| = 1, and -1e-17 or so beside it.
+    gone = law_over(rnn, 0 * xs, torch.ones_like(h0))
+    assert gone == {"law": NO_LAW}
+    rows = pd.DataFrame([gone, law_over(rnn, xs, h0)])
+    assert laws_in_words(rows).startswith(f"{NO_LAW}, ")
+    assert "nan" not in laws_in_words(rows)
+    assert laws_in_words(rows[:1]) == NO_LAW
