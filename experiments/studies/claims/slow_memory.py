@@ -2,6 +2,7 @@ r"""Measures what networks with the decay |h|^r h remember, and whether it helps
 
 free       no input, bias and recurrence      |dh_n/dh_0| = (1 + r alpha |h|^r n)^(-(r+1)/r)      polynomial
 driven     noise and bias, no recurrence      |dh_n/dh_0| = e^(-alpha (r+1) int |h|^r)            exponential
+settled    the same, from states that such units have come to      exponential
 silence    the network without input          units hear of one another: a mixture of rates, which
 noise      the network under noise            differ from unit to unit for r > 0
 walking, resting    a network trained on recordings of people (UCI HAR) under those; "driven": without recurrence
@@ -35,8 +36,11 @@ from experiments.tasks.two_sequence import TwoSequence
 
 __all__ = ["SlowMemory"]
 
-SURROUNDINGS = ("free", "driven", "silence", "noise")
-RECORDED = ("driven, walking", "driven, resting", "walking", "resting")
+SURROUNDINGS = ("free", "driven", "settled", "silence", "noise")
+RECORDED = ("driven, walking", "driven, resting", "settled, walking", "settled, resting", "walking", "resting")
+DRIVEN, SETTLED, NETWORKS = RECORDED[:2], RECORDED[2:4], RECORDED[4:]
+ALONE = ("free", "driven", "settled")  # without recurrence
+TIMES_OVER = 10  # that what comes before the start is read by units that settle
 SEQUENCES = 16
 FORGETS = 25  # of c in alpha = c/T, with which networks forget within a sequence
 SLOWER = 5  # of c, with which leaky networks have the task's signal left at its end
@@ -163,12 +167,14 @@ class SlowMemory(Study):
             _of_networks("before training a network of them does not, where one of leaky units does", noise, "start", ["noise"]),
             _of_networks("nor does a trained one, where one of leaky units does", noise, "trained", ["noise"]),
             *_of_the_task(runs),
-            _driven("driven by recordings units forget exponentially for every r > 0, too", recorded, RECORDED[:2]),
+            _driven("driven by recordings units forget exponentially for every r > 0, too", recorded, DRIVEN),
             _of_networks(
                 "under recordings, too, before training a network of them does not, where one of leaky units does",
-                *(recorded, "start", RECORDED[2:]),
+                *(recorded, "start", NETWORKS),
             ),
-            _of_networks("nor does one that was trained on them", recorded, "trained", RECORDED[2:]),
+            _of_networks("nor does one that was trained on them", recorded, "trained", NETWORKS),
+            _driven("settled under noise driven units forget exponentially for every r > 0", noise, ["settled"]),
+            _driven("settled under recordings driven units forget exponentially for every r > 0", recorded, SETTLED),
         ]
         numbers = {f"accuracy, r = {r:g}, c = {c}": str(found) for (r, c), found in accuracies.items()}
         of_har = spreads(where(results.runs, task="har"), "exponent", "accuracy")
@@ -177,7 +183,7 @@ class SlowMemory(Study):
 
 def _formula(rows: pd.DataFrame) -> ClaimPart:
     """Judge the formula itself, which is no matter of seeds."""
-    alone = rows[rows["around"].str.startswith(("free", "driven"))]
+    alone = rows[rows["around"].str.startswith(ALONE)]
     off = float((alone["stepped"] - 1).abs().max())
     return ClaimPart(
         "without recurrence a unit's derivative is that of Euler's steps of exp(−α (r + 1) ∫|h|^r)",
@@ -204,6 +210,8 @@ def _driven(claim: str, rows: pd.DataFrame, around: Sequence[str]) -> ClaimPart:
     evidence = "; ".join(
         f"{one}, {words}, {by_exponent(where(kinds, around=one, when=when))}" for one in around for when, words in MOMENTS.items()
     )
+    if bool(_bends(kinds).isna().any()):
+        return ClaimPart(claim, None, f"{evidence}; units without a law decide nothing")
     return ClaimPart(claim, _exponential(kinds), f"{evidence}; of a seed the largest |κ| counts")
 
 
@@ -269,8 +277,11 @@ def law_around(configuration: Configuration, model: SequenceModel, around: str) 
     before, xs = _input(configuration, around)
     with torch.no_grad():
         h0 = rnn(before)[1][0]
-    if around.startswith(("free", "driven")):
+    if around.startswith(ALONE):
         simplify(rnn, bias=around != "free")
+    if around in ("settled", *SETTLED):
+        with torch.no_grad():
+            h0 = rnn(before.repeat(TIMES_OVER, 1, 1), h0[None])[1][0]
     return law_over(rnn, xs * (around not in ("free", "silence")), h0)
 
 

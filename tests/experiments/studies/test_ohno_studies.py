@@ -172,6 +172,7 @@ def test_the_derivative_of_autograd_at_zero_is_nan_below_r_of_1_and_the_same_els
 
 LAWS = {
     "free": "polynomial", "driven": "exponential", "silence": "polynomial", "noise": "polynomial",
+    "settled": "exponential", "settled, walking": "exponential", "settled, resting": "exponential",
     "driven, walking": "exponential", "driven, resting": "exponential", "walking": "polynomial", "resting": "polynomial",
 }  # fmt: skip
 
@@ -219,6 +220,8 @@ YES, NO, OPEN = "yes", "no", "undecided"
         (LAWS | {"driven, resting": "polynomial"}, {}, {7: NO}),
         (LAWS | {(2.0, "start", "walking"): "undecided"}, {}, {8: OPEN}),
         (LAWS | {(0.0, "trained", "resting"): "polynomial"}, {}, {9: NO}),
+        (LAWS | {(2.0, "settled"): "polynomial"}, {}, {10: NO}),
+        (LAWS | {(1.0, "trained", "settled, resting"): "undecided"}, {}, {11: OPEN}),
         (LAWS, {"stepped": 1.001}, {0: NO}),
     ],
 )
@@ -227,7 +230,7 @@ def test_memory_is_judged_part_by_part(laws, other, answers, har):
     records = records_of(study, "small", measured_memory(laws, **other))
     results = Results(records)
     verdict = study.verdict(results)
-    assert [part.answer for part in verdict.parts] == [answers.get(k, YES) for k in range(10)], verdict.sentence
+    assert [part.answer for part in verdict.parts] == [answers.get(k, YES) for k in range(12)], verdict.sentence
     assert "polynomial" in tables_of(study, results)
     assert all(part.begun[0].isupper() or part.begun.startswith("r = 2") for part in verdict.parts)
     assert draws(study.figures["bends"], results) is not None
@@ -239,12 +242,12 @@ def test_memory_is_judged_by_what_is_there(har):
     with pytest.raises(NotEnoughError, match="r = 0 and r = 2"):
         study.verdict(Results([]))
     without = study.verdict(Results(one for one in records if one["point"]["task"] != "har"))
-    assert [part.answer for part in without.parts] == [YES] * 7 + [OPEN] * 3
-    assert {part.evidence for part in without.parts[7:]} == {"no run on recordings is done"}
+    assert [part.answer for part in without.parts] == [YES] * 7 + [OPEN] * 3 + [YES, OPEN]
+    assert {part.evidence for part in (*without.parts[7:10], without.parts[11])} == {"no run on recordings is done"}
     first = study.verdict(Results(one for one in records if not one["point"]["seed"]))
-    assert [part.answer for part in first.parts] == [YES] + [OPEN] * 9  # of one seed there is no interval
+    assert [part.answer for part in first.parts] == [YES] + [OPEN] * 11  # of one seed there is no interval
     unpaired = [one for one in records if one["point"]["c"] == 25 or one["point"]["exponent"]]
-    assert len(study.verdict(Results(unpaired)).parts) == 9  # no leaky network with another start is done
+    assert len(study.verdict(Results(unpaired)).parts) == 11  # no leaky network with another start is done
 
 
 def test_untrained_networks_remember_what_their_measures_say(tmp_path):
@@ -254,7 +257,7 @@ def test_untrained_networks_remember_what_their_measures_say(tmp_path):
     found = {(row["when"], row["around"]): row for row in rows}
     assert found["start", "free"]["law"] == "polynomial"
     assert found["start", "driven"]["bend"] < found["start", "free"]["bend"] / 2
-    for around in ("free", "driven", "silence", "noise"):  # nothing was trained
+    for around in ("free", "driven", "settled", "silence", "noise"):  # nothing was trained
         assert found["start", around]["bend"] == found["trained", around]["bend"]
 
 
