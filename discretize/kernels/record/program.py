@@ -363,8 +363,7 @@ def _values_by_name(code: nn.Module) -> Iterator[tuple[str, Any]]:
         for key, value in (own | part._parameters | part._buffers).items():
             name = f"{path}.{key}".removeprefix(".")
             yield name, _values(value)
-            if isinstance(value, Tensor | Step):
-                yield from ((f"{name}.{each}", _values(kept)) for each, kept in vars(value).items())
+            yield from ((f"{name}.{each}", _values(kept)) for each, kept in getattr(value, "__dict__", {}).items())
 
 
 def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:

@@ -134,7 +134,7 @@ def test_at_the_start_units_are_sums_over_the_past_that_fade_by_one_minus_mu(act
         (lambda: ctrnn.gnn(3, 5, 0), "`edges` must be at least 1"),
         (lambda: ctrnn.glnn(0, 5), "`input_size` must be at least 1"),
         (lambda: ctrnn.glnn(3, 5, activation="relu"), "`activation` must be one of 'tanh', 'logistic'"),
-        (lambda: ctrnn.glnn(3, 5, bias=False).incoming.rewrite_(Sigmoidal()), "Without `bias`"),
+        (lambda: ctrnn.glnn(3, 5, bias=False).incoming.rewrite_(Sigmoidal()), "has no `bias`"),
     ],
 )
 def test_what_makes_no_network_is_refused_in_words(call, words):
