@@ -122,7 +122,7 @@ def _linearly_implicit(equation: _Equation, guess: Tensor) -> Tensor:
 
 def _newton(equation: _Equation, u: Tensor, unsolved: Tensor, guess: Tensor) -> tuple[Tensor, Tensor]:
     """Damped Newton iterations of the unsolved samples from u; and which are unsolved after them."""
-    off, share = equation.residual(u), torch.ones_like(u[..., :1])
+    off, share, moves = equation.residual(u), torch.ones_like(u[..., :1]), unsolved
     reached, small = u.abs(), (1e-3 * ROUNDINGS * torch.finfo(u.dtype).eps) ** 0.5
     for _ in range(MOST_ITERATIONS):
         pull = equation.pull(u)
@@ -137,18 +137,19 @@ def _newton(equation: _Equation, u: Tensor, unsolved: Tensor, guess: Tensor) -> 
         size = reached.maximum(correction.abs()).maximum(_times(acts, correction.abs()))
         before = _largest(correction, size)
         for _ in range(MOST_HALVINGS):
-            moved = torch.where(unsolved, u + share * correction, u)
+            moved = torch.where(moves, u + share * correction, u)
             there = equation.residual(moved)
             # Measured by the corrections that it would take, which do not depend on the units of the residual.
-            better = (_largest(_solved(factors, there), size) <= (1 - share / 4) * before) | last | ~unsolved
+            better = (_largest(_solved(factors, there), size) <= (1 - share / 4) * before) | last | ~moves
             if bool(better.all()):
                 break
             share = torch.where(better, share, share / 2)
         u, off = moved, there
         reached = reached.maximum(u.abs())
-        unsolved = unsolved & ~last
-        # A sample whose shares have shrunk to nothing is stuck; more iterations would not help it.
-        if not bool((unsolved & (share > 2.0**-MOST_HALVINGS)).any()):
+        unsolved = unsolved & ~(moves & last)
+        # A sample whose shares have shrunk to nothing is stuck, and stays where it is while others go on.
+        moves = moves & ~last & (share > 2.0**-MOST_HALVINGS)
+        if not bool(moves.any()):
             break
     return u, unsolved
 

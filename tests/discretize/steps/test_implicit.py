@@ -139,6 +139,27 @@ class Bistable(ctrnn.VectorField):
         return g * torch.tanh(s * h + x) - h
 
 
+class Mutual(ctrnn.VectorField):
+    """dh/dt = B tanh(A h + x) - h, of two units that are drawn."""
+
+    def __init__(self, seed):
+        super().__init__(2, 2)
+        drawn = torch.Generator().manual_seed(seed)
+        self.A, self.B = (3 * torch.randn(2, 2, generator=drawn, dtype=torch.float64) for _ in range(2))
+
+    def flow(self, projected, h):
+        return torch.tanh(h @ self.A.mT + projected) @ self.B.mT - h
+
+
+def test_a_sample_at_which_newtons_method_stays_is_not_moved_on_while_its_neighbours_go_on():
+    drawn = torch.Generator().manual_seed(0)
+    for _ in range(9):
+        x, h = (size * torch.randn(500, 2, generator=drawn, dtype=torch.float64) for size in (2, 3))
+    step, field = discretize.BackwardEuler(), Mutual(2)
+    alone = torch.stack([step(field, x[k : k + 1], h[k : k + 1], 50.0)[0] for k in range(20, 40)])
+    assert_close(step(field, x, h, 50.0)[20:40], alone, rtol=1e-9, atol=1e-9)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_step_over_a_fold_is_solved_where_only_a_far_solution_is_left(dtype):
     x = torch.tensor([[-7.4301, 2.9532, 3.2196], [-6.7918, 3.4566, 2.5368]], dtype=dtype)
