@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from ctrnn import checks
 from ctrnn.calls import AnsweredInit
 from ctrnn.fields.field import VectorField, check_field
+from ctrnn.fields.parts import affine
 
 __all__ = ["Delay", "DelayLine", "DelayedField", "Settled", "WithPast", "check_steppable"]
 
@@ -97,6 +98,7 @@ class DelayedField(AnsweredInit, nn.Module, ABC):
         _longest[self] = max(lengths, default=0.0)
         return lengths
 
+    @affine
     def project(self, x: Tensor) -> Tensor:
         """Compute what depends on x alone: (..., input) -> (..., projected)."""
         return x

@@ -231,6 +231,23 @@ def test_blocks_that_read_a_history_of_another_kind_are_left_to_steps_alone():
         run("always")
 
 
+class Unprojected(ctrnn.DelayedField):
+    """dh/dt = x - h(t - 0.7), its input as it is given."""
+
+    def flow(self, projected, h, past):
+        return projected - past[0]
+
+
+def test_an_input_of_lines_that_is_not_projected_has_a_kernel_and_gradients():
+    def run(fused):
+        x, h0 = drawn(5, 2, 3, seed=1).requires_grad_(), drawn(2, 3).requires_grad_()
+        path = ctrnn.LinearPath(x, torch.linspace(0, 2, 5, **TWICE))
+        solved = integrate(Unprojected(3, 3, 0.7), path, h0, torch.tensor([0.0, 2.0]), fused=fused, **FINE)
+        return {"hs": solved.hs.detach(), "of x": torch.autograd.grad(solved.hs[-1].square().sum(), x)[0]}, solved.stats
+
+    agree("compiled", run, ROUNDING[torch.float64])
+
+
 @pytest.mark.parametrize("batch", [1, 3])
 def test_a_smooth_function_as_history_is_a_polynomial_by_which_each_sample_steps_on_its_own(batch):
     def run(fused):
