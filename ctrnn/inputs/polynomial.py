@@ -123,23 +123,25 @@ def seen_by_steps(edges: Tensor, longest: float) -> Tensor | None:
 def gives(polynomial: Path, path: Path, times: Tensor, rtol: float = 0.0) -> bool:
     """Return whether a polynomial of a path gives it at times (n,) or (n, batch), whatever it was made of.
 
-    It does to rounding of what is largest on a piece; and, where the path grows, as an exponential does, to rtol of what is
-    largest until half a piece later: solutions are small as long as it is.
+    It does to rounding of what is largest on a piece; and, where the path grows or falls, as an exponential does, to rtol of
+    what is largest until half a piece later, and from half a piece earlier on: solutions may be as small as it is.
     """
     with torch.no_grad():
         values = _values(polynomial, MOST_TERMS + 1).flip(1).abs()  # in order of time
         rounding = AT_ENDS * checks.time_on(_rounding(path), values.device)[:, None, None].to(values)
         largest = values.amax(1)
         allowed = torch.maximum(rounding * largest, torch.finfo(values.dtype).eps * largest.amax(0))
-        until = values.flatten(0, 1).cummax(0).values
+        until, since = values.flatten(0, 1).cummax(0).values, values.flatten(0, 1).flip(0).cummax(0).values.flip(0)
         for t in times.split(TIMES_AT_ONCE):
             k, at = piece_numbers(path.knots.detach(), t), t[..., None] if t.dim() > 1 else t
             off = (polynomial.evaluate(polynomial.gather(k), at) - path.evaluate(path.gather(k), at)).abs()
             start, end = (rows_of(path.knots.detach(), ends).reshape(k.shape) for ends in (k, k + 1))
             before = torch.searchsorted(nodes(values.shape[1]).flip(0), LinearPath.share((start, end), t)[0].contiguous())
-            later = (k * values.shape[1] + before + MOST_TERMS // 2).clamp(max=len(until) - 1)
-            growing = rows_of(rounding.expand_as(allowed), k).clamp(min=rtol / 8) * rows_of(until, later)
-            if not bool((off <= torch.minimum(rows_of(allowed, k), growing)).all()):
+            later = k * values.shape[1] + before + MOST_TERMS // 2
+            near = rows_of(until, later.clamp(max=len(until) - 1))
+            near = torch.minimum(near, rows_of(since, (later - 1 - 2 * (MOST_TERMS // 2)).clamp(min=0)))
+            changing = rows_of(rounding.expand_as(allowed), k).clamp(min=rtol / 8) * near
+            if not bool((off <= torch.minimum(rows_of(allowed, k), changing)).all()):
                 return False
     return True
 

@@ -187,6 +187,20 @@ def test_what_grows_by_more_than_a_float_has_digits_is_read_as_it_is():
     assert solved.stats["engine"] == "steps"
 
 
+class Forgetful(ctrnn.VectorField):
+    def flow(self, projected, h):
+        return projected - 100 * h
+
+
+def test_what_falls_by_more_than_a_float_has_digits_is_read_as_it_is():
+    """dh/dt = e^(12 - t) - 100 h: of a polynomial whose first values are 2e5 the last states were off by 3e-2 in float32."""
+    path = ctrnn.FunctionPath(lambda t: (12 - t).exp().float().reshape(1, 1), (0, 12), 1)
+    h0 = torch.full((1, 1), math.exp(12) / 99, dtype=torch.float32)
+    solved = integrate(Forgetful(1, 1), path, h0, torch.tensor([0.0, 12.0]), rtol=1e-4)
+    assert_close(float(solved.hs[-1]), 1 / 99, rtol=1e-3, atol=0)
+    assert solved.stats["engine"] == "steps"
+
+
 def test_a_quiet_sample_beside_a_wild_one_has_as_many_terms_as_alone():
     def quiet(t):
         return torch.sin(3 * t).float().reshape(1, 1)
@@ -204,10 +218,6 @@ def test_a_quiet_sample_beside_a_wild_one_has_as_many_terms_as_alone():
 
 def test_a_pulse_after_a_wild_piece_is_judged_by_its_own_piece():
     """dh/dt = -100 h + x, from 1e7 down to 1 at t = 1: what was large is forgotten, and h is x / 100 where the pulse is."""
-
-    class Forgetful(ctrnn.VectorField):
-        def flow(self, projected, h):
-            return projected - 100 * h
 
     def value(t):
         later = 1 + 10 * torch.exp(-(((t - 1.47) / 0.01) ** 2))
