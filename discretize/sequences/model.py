@@ -24,7 +24,6 @@ from discretize.steps.step import Step
 __all__ = ["SequenceModel"]
 
 PLACES = ("ts", "lengths", "seed", "h_0")  # by position after xs until version 0.2, where a sequence module has h_0 first
-EMBEDS = (nn.Embedding, nn.EmbeddingBag)  # modules that read integers
 
 
 class SequenceModel(AnsweredInit, nn.Module):
@@ -173,7 +172,7 @@ class SequenceModel(AnsweredInit, nn.Module):
 
     def output_times(self, xs: Tensor, ts: Tensor | None = None, lengths: Tensor | None = None) -> Tensor:
         """Return the times to which the outputs of a call belong, as `DiscreteRNN.output_times`."""
-        return self.rnn.output_times(xs, ts, lengths)
+        return self.rnn.output_times(xs[..., None] if _embeds_at_once(self.encoder) else xs, ts, lengths)
 
     def _around(self, rnn: SequenceModule) -> SequenceModel:
         moved = SequenceModel.__new__(SequenceModel)
@@ -184,9 +183,16 @@ class SequenceModel(AnsweredInit, nn.Module):
 
 def _on_its_way(xs: Tensor, like: Tensor, encoder: nn.Module | None) -> Tensor:
     """Return inputs in the dtype and on the device of a model; of integers that are embedded the device alone."""
-    if not xs.is_floating_point() and encoder is not None and any(isinstance(part, EMBEDS) for part in encoder.modules()):
+    if not xs.is_floating_point() and encoder is not None and any(isinstance(part, nn.Embedding) for part in encoder.modules()):
         return xs.to(like.device)
     return xs.to(like)
+
+
+def _embeds_at_once(encoder: nn.Module | None) -> bool:
+    """Return whether samples are numbers of rows, without an axis of features."""
+    while isinstance(encoder, nn.Sequential) and len(encoder):
+        encoder = encoder[0]
+    return isinstance(encoder, nn.Embedding)
 
 
 def _named(by_position: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:

@@ -209,3 +209,21 @@ def test_integers_reach_an_embedding_before_a_model_and_are_cast_for_other_encod
     assert_close(torch.stack([first, second]), model(tokens)[:2])
     counts = discretize.SequenceModel(DiscreteRNN(ctrnn.gru(4, 5)), 2, encoder=torch.nn.Linear(1, 4))
     assert_close(counts(tokens[..., None]), counts(tokens[..., None].double()), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("behind", [0, 1])
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_times_of_outputs_of_embedded_integers_are_those_of_what_they_are_embedded_in(batch_first, behind):
+    encoder = torch.nn.Sequential(torch.nn.Embedding(7, 4), *(torch.nn.Linear(4, 4) for _ in range(behind)))
+    rnn = DiscreteRNN(ctrnn.gru(4, 5), batch_first=batch_first)
+    tokens, lengths = torch.arange(6).reshape(2, 3), torch.tensor([2, 3] if batch_first else [2, 1, 2])
+    for model in (discretize.SequenceModel(rnn, 2, encoder=each) for each in (encoder, encoder[0])):
+        for given in ({}, {"lengths": lengths}):
+            assert_close(model.output_times(tokens, **given), rnn.output_times(encoder(tokens), **given), rtol=0, atol=0)
+
+
+def test_a_bag_of_integers_reads_no_sequence_of_integers():
+    """It would add the samples up that are side by side."""
+    model = discretize.SequenceModel(DiscreteRNN(ctrnn.gru(4, 5)), 2, encoder=torch.nn.EmbeddingBag(7, 4))
+    with pytest.raises((RuntimeError, ValueError), match=r"indices|input"):
+        model(torch.arange(6).reshape(3, 2))
