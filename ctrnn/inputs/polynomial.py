@@ -105,8 +105,12 @@ def polynomial_of(path: Path) -> HeldPath | LinearPath | PolynomialPath | str:
 
 
 def seen_by_steps(edges: Tensor, longest: float) -> Tensor | None:
-    """Return times in each segment, both ends among them, apart by half of it, half of the longest step and a `MOST_TERMS`th of
-    the whole at most: edges (segments + 1,) or (segments + 1, batch) -> (n,) or (n, batch); None: more than `MOST_COMPARED`."""
+    """Return times in each segment, both ends among them; None if there would be more than `MOST_COMPARED`.
+
+    They are no further apart than half of the segment, half of the longest step, and a `MOST_TERMS`th of all segments.
+
+    Shape:   edges (segments + 1,) or (segments + 1, batch) -> (n,) or (n, batch).
+    """
     edges = edges.detach()
     lengths = edges.diff(dim=0)
     finest = min(longest / 2, float(lengths.sum(0).max()) / MOST_TERMS)

@@ -167,8 +167,11 @@ def rows_of_pieces(path: Pieces) -> tuple[int, int]:
 
 
 def _projected(chain: Chain, control: StepControl) -> Pieces | str:
-    """Of the projected input: of a function of time the input as polynomials and then projected, where that gives the same: it
-    has fewer numbers, and the weights keep their gradients."""
+    """Return the projected input as polynomials.
+
+    A function of time becomes polynomials before it is projected, where that gives the same: it has fewer numbers, and weights
+    keep their gradients.
+    """
     path = chain.path.path
     if path.degree is not None or not projects_affinely(chain.field):
         return _compared(polynomial_of(path), path, chain, control)
@@ -182,7 +185,7 @@ def _given(chain: Chain, control: StepControl) -> Pieces | str:
 
 
 def _compared(polynomial: Pieces | str, path: Path, chain: Chain, control: StepControl) -> Pieces | str:
-    """Return a path's polynomials, or that they are not the path at times where steps would look at it."""
+    """Return a path's polynomials, or a reason if they differ from it at times at which steps would read it."""
     if isinstance(polynomial, str) or polynomial is path or path.degree is not None:
         return polynomial
     times = _seen(chain.edges, path, control.max_step)
@@ -192,8 +195,11 @@ def _compared(polynomial: Pieces | str, path: Path, chain: Chain, control: StepC
 
 
 def _seen(edges: Tensor, path: Path, longest: float) -> Tensor | None:
-    """Return the times of `seen_by_steps`; of several sequences, on a path whose knots they share, one of those that are nearer
-    than they are apart in each, to a factor of two."""
+    """Return the times of `seen_by_steps`.
+
+    Sequences that share the knots of a path have their times joined: of those that are closer than times of one sequence, to a
+    factor of two, one is kept.
+    """
     times = seen_by_steps(edges, longest)
     if times is None or times.dim() == 1 or path.knots.dim() > 1:
         return times
@@ -220,7 +226,7 @@ def _speeds(chain: Chain, control: StepControl) -> np.ndarray | str | None:
 
 
 def _gives_speeds(found: Tensor, chain: Chain, longest: float) -> bool:
-    """Return whether (segments, terms, batch) coefficients give the speeds where steps would look at them."""
+    """Return whether (segments, terms, batch) coefficients give the speeds at times at which steps would read them."""
     assert chain.speed is not None
     edges, path, times = chain.edges.detach(), chain.speed.path, seen_by_steps(chain.edges, longest)
     if times is None:

@@ -88,7 +88,7 @@ class _Made:
 
 
 class _Seen(NamedTuple):
-    """What a field kept, as a hash, when it found no kernel last, and how often that was other than the time before."""
+    """Counts how often a field's values have changed between calls that found no kernel; `values`: their hash at the last."""
 
     owner: weakref.ref[Any]
     values: int

@@ -29,7 +29,7 @@ def check_solutions(problem: HeldProblem, is_solved: Callable[[HeldProblem], boo
 
 
 def _unsolved(problem: HeldProblem, samples: Sequence[int], is_solved: Callable[[HeldProblem], bool]) -> Sequence[int]:
-    """Find, by halves, the samples that a kernel does not solve, of n that it does not solve together: one by 2 log2 n calls."""
+    """Find, by halves, which of n samples a kernel does not solve, where it does not solve all: one takes 2 log2 n calls."""
     if len(samples) < 2:
         return samples
     middle = len(samples) // 2

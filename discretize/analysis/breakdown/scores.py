@@ -91,7 +91,7 @@ class Answers:
         return others.double(), self.counted(others)
 
     def counted(self, like: Tensor) -> Tensor:
-        """Return where something is asked: at samples that count and are there, and of classes that are numbers of outputs."""
+        """Return where the score counts: at samples that are there and count, and not for classes below 0."""
         counted = torch.ones_like(like, dtype=torch.bool)
         if self.classes:
             counted &= self.targets >= 0

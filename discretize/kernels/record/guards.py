@@ -262,7 +262,7 @@ def attached(tensor: Tensor) -> dict[str, Any]:
 
 
 def _wraps(kind: type[Tensor], value: object) -> bool:
-    """Return whether that is where tensors of a class have their values, as those have that are wrapped around others."""
+    """Return whether this is a tensor that tensors of a class wrap, and take their values from."""
     return isinstance(value, Tensor) and kind.__torch_dispatch__ is not Tensor.__torch_dispatch__
 
 

@@ -354,7 +354,7 @@ def _values(value: object) -> Any:
 
 
 def _values_by_name(code: nn.Module) -> Iterator[tuple[str, Any]]:
-    """Tell the values of each attribute of a module and of those within it, of their tensors and steps, and of their classes."""
+    """Yield the name and the values of each attribute of a module and its parts, of what attributes keep, and of classes."""
     for path, part in code.named_modules():
         yield f"class {type(part).__qualname__}", _values(type(part))
         own = {

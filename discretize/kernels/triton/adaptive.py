@@ -325,7 +325,7 @@ def _slope(read: str, evaluate: str) -> str:
     return "\n".join(parts) + "\n"
 
 
-# A round of an attempt: the slope at y; and one that is made again on the way back.
+# EVALUATION computes the slope at y in a round of an attempt; REPLAY computes it again on the way back.
 EVALUATION = _slope("$READ", "$FLOW") + "evaluations += inside.to(tl.int64)\n"
 REPLAY = _slope("$KEEP", "$REPLAY")
 
@@ -399,7 +399,7 @@ def backward(
     tl.store(edges + rows, edge, mask=there)
 """
 
-# A round of the way back: the cotangent q of a slope.
+# PULL takes the cotangent q of a slope to what that was computed from, in a round of the way back.
 PULL = """
 time = tau + tl.load(at_round + 1) * dt
 at_kept = stages_kept + ((turn * EVALUATIONS + place) * batch + rows) * KEPT

@@ -78,7 +78,7 @@ class AttemptText:
 
     @property
     def evaluations(self) -> int:
-        """Count the calls of the field that are made again on the way back."""
+        """Count the calls of the field that the way back repeats."""
         return sum(each.kind == OF_FIELD for each in self.rounds[1])
 
     @property

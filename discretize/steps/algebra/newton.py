@@ -82,7 +82,7 @@ class _Equation:
         return over_matrices(self.tau) * jacobian(self.field, self.projected, u)
 
     def factors(self, pull: Tensor, friction: Tensor | float = 0.0) -> Factors:
-        """The transpose of A + friction = 1 - tau J + friction, in its LU factors; friction a number or (..., 1).
+        """Factor the transpose of A + friction = 1 - tau J + friction; friction a number or (..., 1).
 
         So rounding is relative to the largest number of a row of A, and a slow unit keeps its digits beside a stiff one.
         """
@@ -121,7 +121,7 @@ def _linearly_implicit(equation: _Equation, guess: Tensor) -> Tensor:
 
 
 def _newton(equation: _Equation, u: Tensor, unsolved: Tensor, guess: Tensor) -> tuple[Tensor, Tensor]:
-    """Damped Newton iterations of the unsolved samples from u; and which are unsolved after them."""
+    """Iterate the unsolved samples from u by damped Newton's method; return which are unsolved after that, too."""
     off, share, moves = equation.residual(u), torch.ones_like(u[..., :1]), unsolved
     reached, small = u.abs(), (1e-3 * ROUNDINGS * torch.finfo(u.dtype).eps) ** 0.5
     for _ in range(MOST_ITERATIONS):
@@ -155,11 +155,11 @@ def _newton(equation: _Equation, u: Tensor, unsolved: Tensor, guess: Tensor) -> 
 
 
 def _relaxed(equation: _Equation, guess: Tensor) -> Tensor:
-    """Near the stationary point to which du/ds = a + tau F(u) - u leads from `guess`, by linearly implicit steps of pseudo-time.
+    """Follow du/ds = a + tau F(u) - u from `guess` until near its stationary point, by linearly implicit steps of pseudo-time.
 
-    They pass the points where two solutions have just merged and vanished, at which Newton's method stays. A long one goes
-    back, or anywhere, where u runs away from a solution, as exp(z): it is taken if it goes where the residual points, and another
-    one by its matrix would differ from it by no more than `MOST_TURN` of it, so if z < 0.47.
+    They pass the points where two solutions have just merged and vanished, at which Newton's method stays. Where u runs away from
+    a solution, as exp(z), a long step goes back, or anywhere. So one is taken if it goes where the residual points, and another
+    one by its matrix would differ from it by no more than `MOST_TURN` of it: if z < 0.47.
     """
     u, off, reached = guess, equation.residual(guess), guess.abs()
     pull, size = equation.pull(u), reached.maximum(off.abs())

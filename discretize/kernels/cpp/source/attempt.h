@@ -1,5 +1,5 @@
-// Runs a method's attempt over rows, each of a sample or of several side by side, as discretize/kernels/cpp/attempts.py writes it:
-// functions of each unit, and between them calls of a field that it knows nothing of. In a library of its own, for all fields.
+// Runs a method's attempt over rows, each of a sample or of several side by side, as discretize/kernels/cpp/attempts.py writes it.
+// An attempt computes functions of each unit, and calls a field between them. It knows nothing of that field: one library serves all.
 #pragma once
 
 #include "rows.h"
@@ -7,7 +7,7 @@
 // Loads one number of each sample of a row, from slot s on; that of an only sample goes into all lanes.
 inline vec each_one(const Shared& shared, const real* from, std::size_t s) { return shared.slots > 1 ? load(from + s) : splat(*from); }
 
-// Writes that of each sample to all n numbers of its row.
+// Writes one number of each sample to all n numbers of its row.
 inline void spread(const Shared& shared, const real* from, real* to, std::size_t n) {
     for (std::size_t s = 0; s < shared.across; s += LANES)
         for (std::size_t i = s; i < n; i += shared.across) store(to + i, each_one(shared, from, s), n - i);

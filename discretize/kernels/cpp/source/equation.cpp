@@ -81,8 +81,8 @@ class Newton final : public Equation {
         }
     }
 
-    // Near the stationary point to which du/ds = a + tau F(u) - u leads from the guess, by linearly implicit steps of pseudo-time:
-    // those that go where the residual points, and of which another one by the same matrix would differ by less than MOST_TURN.
+    // Follows du/ds = a + tau F(u) - u from the guess until near its stationary point, by linearly implicit steps of pseudo-time.
+    // A step is taken if it goes where the residual points, and another one by the same matrix would differ by at most MOST_TURN of it.
     void relax(const real* guess) {
         real *u = rows[U], *moved = rows[MOVED], *off = rows[OFF], *there = rows[V], *motion = rows[CORRECTION];
         std::memcpy(u, guess, n * sizeof(real));
@@ -133,7 +133,7 @@ class Newton final : public Equation {
         for (std::size_t i = 0; i < n; ++i) rows[ACTS][i] *= __builtin_fabs(tau);
     }
 
-    // Whether the residual of a unit is rounding of its own terms, where `act` was given the state.
+    // Tells whether the residual of a unit is rounding of the terms of its equation; `act` has been given the state.
     bool is_rounding(std::size_t i) {
         const real terms = larger_of(real(__builtin_fabs(a[i]) + __builtin_fabs(rows[U][i])) + rows[ACTS][i], TINY);
         return __builtin_fabs(rows[OFF][i]) <= ROUNDING * terms;

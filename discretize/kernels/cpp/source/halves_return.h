@@ -1,5 +1,5 @@
-// Goes back through the polynomials of a few steps that are made by half a step more each: to the state before a step, to that after it,
-// and to that after half of it, from which the way back through the half goes on.
+// Goes back through polynomials that are made by half a step more each, those of a few steps at once. Their cotangents go to the states
+// before and after a step, and to that after half of it, from where StepsBack takes them back through the half.
 #pragma once
 
 #include "row_stages.h"
@@ -48,7 +48,7 @@ class HalvesBack {
             const auto of = [&](std::size_t k) { return taken.of_nodes[k * n.width + i]; };
             const real h = taken.h[i];
             states[m][i] = h, states[half][i] = h + node(2), states[end][i] = h + node(4);
-            // Half of what was allowed, for the state is rounded once more: of others than these the two differ by all of it, or not.
+            // A node that slopes gave is theirs here but for rounding, any other is off by more than `join` allows: half of that parts them.
             const bool by_slopes[] = {is_rounding(node(2) - to_half(node(1), node(3), node(5)), h, states[half][i], 0.5),
                                       is_rounding(node(4) - to_end(node(1), node(3), node(5)), h, states[end][i], 0.5)};
             const real of_half = by_slopes[0] ? of(2) : 0, of_end = by_slopes[1] ? of(4) : 0;
@@ -61,7 +61,7 @@ class HalvesBack {
         steps.push_back({taken.sample, {taken.step.segment, taken.step.tau, taken.step.dt / 2}, taken.h, of_states[half], nullptr, nullptr});
     }
 
-    // Back through the slopes at one of the parts.
+    // Goes back through the slopes at one of the parts.
     void pull(std::size_t part, const std::vector<TakenStep>& taken, Pullback& pullback, real* of_projected) {
         const std::size_t rows = taken.size(), first = part * SLOTS;
         const auto tau = [&](std::size_t m) { return taken[m].step.tau + 0.5 * double(part) * taken[m].step.dt; };

@@ -55,11 +55,11 @@ void add_weighted(real* to, real by, const double* weights, std::size_t count, s
     }
 }
 
-// How far a solution goes until half of a step, and its end, by its slopes at the start, half of it and the end, each times its length.
+// Compute how far a solution goes until half of a step, and its end, by the slopes at its start, half and end, each times its length.
 inline real to_half(real start, real half, real end) { return (5 * start + 8 * half - end) / 24; }
 inline real to_end(real start, real half, real end) { return (start + 4 * half + end) / 6; }
 
-// Whether a difference of two states is no more than so much of their rounding.
+// Tells whether a difference of two states is at most this share of their rounding.
 inline bool is_rounding(real off, real from, real to, real share = 1) {
     constexpr real EPSILON = DOUBLE ? 0x1p-52 : 0x1p-23;
     return __builtin_fabs(off) <= share * 4 * EPSILON * (__builtin_fabs(from) + __builtin_fabs(to));
@@ -225,13 +225,13 @@ class Stages {
     real acceleration_of(const Slot& slot) const { return solve.acceleration(slot.segment, slot.sample, slot.tau); }
 #endif
 
-    // The nodes (NODES, state) of the last step that was kept.
+    // Returns the nodes (NODES, state) of the last step that was kept.
     real* nodes_of(std::size_t s) {
         Numbers& nodes = solve.samples[slots[s].sample].nodes;
         return nodes.data() + nodes.size() - NODES * n.width;
     }
 
-    // By half a step from the same state, and the slopes there and at the end.
+    // Makes polynomials by half a step from the same state, and the slopes there and at the end.
     void by_halves(const std::vector<std::size_t>& on) {
         const bool known = solve.method.last_is_next;
         const std::size_t end = solve.method.end_slope, half = solve.method.stages + 1, whole = half + 1;
@@ -249,7 +249,7 @@ class Stages {
         for (std::size_t s : on) join(s, slope(0, s), slope(half, s), slope(known ? end : whole, s));
     }
 
-    // The polynomial with the states and these slopes at the start of a step, half of it and its end.
+    // Writes the polynomial that has the states and these slopes at the start of a step, half of it and its end.
     void join(std::size_t s, const real* at_start, const real* at_half, const real* at_end) {
         const real dt = real(slots[s].dt), *from = h[s];
         const auto moved = [=](std::size_t i, real to, real by_slopes) {
@@ -265,7 +265,7 @@ class Stages {
     }
 
 #if !IMPLICIT
-    // By two more slopes inside of a step.
+    // Makes a polynomial by two more slopes inside of a step.
     void by_slopes(std::size_t s) {
         const CtrnnDense& dense = *solve.dense();
         const Slot& slot = slots[s];

@@ -49,11 +49,11 @@ struct CtrnnDense {
 // What was before a solve of a field with delays, whose last columns of the projected input are `lags` states, each of a delay ago:
 // `pieces` polynomials of each sample, by `begins`, `lengths` (batch, pieces) and `nodes` (pieces, batch, NODES, state), which count by
 // `powers` (NODES, NODES) of the share of a piece that is over. In a segment, of `starts` and `ends`, a lag sees times from `low` to `high`
-// (lags, segments..). The steps that are taken become polynomials by `dense`, or, where that is null, by `halves`, with half a step more
-// each; by neither where that is 0. `blocks` (segments,): 1 where a block begins that reads what the blocks before it have solved, and
-// guesses its first step anew; null where there is one block alone. Of the way back: `of_steps` (steps, state), cotangents of the states
-// before the steps that were taken, or of polynomials those of their nodes, (steps, NODES, state), those of a sample from `first` (batch,)
-// on, to which later blocks add; and where those of `nodes` and of `delays`, (lags, batch), are added to.
+// (lags, segments..). The steps that are taken become polynomials by `dense`; where that is null they do if `halves` is 1, by half a
+// step more each. `blocks` (segments,) is 1 where a block begins: it reads what the blocks before it have solved, and its first step is
+// guessed anew. It is null where there is one block alone. Of the way back: `of_steps` (steps, state), cotangents of the states before
+// the steps that were taken, or of polynomials those of their nodes, (steps, NODES, state), those of a sample from `first` (batch,) on, to
+// which later blocks add; and where those of `nodes` and of `delays`, (lags, batch), are added to.
 struct CtrnnPast {
     std::size_t lags, pieces, halves;
     const double *delays, *begins, *lengths;

@@ -159,7 +159,7 @@ class SolverState {
         return true;
     }
 
-    // Whether a step is accepted; and the next one that is proposed.
+    // Tells whether a step is accepted, and proposes the next one.
     bool judge(std::size_t s) {
         Slot& slot = slots[s];
         ++slot.tried;
