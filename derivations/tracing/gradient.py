@@ -29,7 +29,8 @@ from derivations.tracing.stepped import as_map
 from derivations.tracing.symbolic import READ, RECORDED, RUN, SECONDS, as_written, check_distinct, out_of_time, system_of
 from derivations.tracing.trace import BATCH, trace
 from discretize import compat
-from discretize.kernels.record.recording import ModuleRecord, UnknownSizes, as_function, decompositions, record
+from discretize.kernels.record.copies import as_function
+from discretize.kernels.record.recording import ModuleRecord, UnknownSizes, decompositions, record
 
 __all__ = ["verify_gradient"]
 

@@ -21,7 +21,8 @@ from ctrnn.rewriting import Rewritten
 from derivations.tracing.operations import has_reading
 from derivations.tracing.running import same_numbers
 from derivations.tracing.sizes import INPUT_WIDTHS, STATE_WIDTHS
-from discretize.kernels.record.recording import ModuleRecord, UnknownSizes, as_function, decompositions, record
+from discretize.kernels.record.copies import as_function
+from discretize.kernels.record.recording import ModuleRecord, UnknownSizes, decompositions, record
 
 __all__ = ["check_widths", "record_wide"]
 

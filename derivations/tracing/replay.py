@@ -13,7 +13,8 @@ from sympy.core.function import AppliedUndef
 from torch import Tensor, nn
 
 from derivations.twins.fields import SymbolicField, SymbolicStep
-from discretize.kernels.record.recording import ModuleRecord, copied_with
+from discretize.kernels.record.copies import copied_with
+from discretize.kernels.record.recording import ModuleRecord
 
 __all__ = ["Replay", "Replayed"]
 

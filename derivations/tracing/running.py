@@ -33,8 +33,9 @@ from torch import Tensor, nn
 
 from derivations.tracing.looks import Looks, memory_of
 from discretize.kernels.record.attributes import beside_tensors
+from discretize.kernels.record.copies import results_kept
 from discretize.kernels.record.global_reads import GlobalReads
-from discretize.kernels.record.recording import ModuleRecord, results_kept
+from discretize.kernels.record.recording import ModuleRecord
 from discretize.kernels.record.watched import Unwatched
 
 __all__ = ["SURROUNDINGS", "Conditions", "Setting", "as_recorded", "check_settings", "replayed", "same_numbers"]

@@ -12,7 +12,8 @@ from torch import nn
 
 from derivations.tracing.operations import has_reading
 from derivations.tracing.sizes import Widths, checked_widths
-from discretize.kernels.record.recording import ModuleRecord, UnknownSizes, as_function, decompositions, record
+from discretize.kernels.record.copies import as_function
+from discretize.kernels.record.recording import ModuleRecord, UnknownSizes, decompositions, record
 
 __all__ = ["BATCH", "trace"]
 

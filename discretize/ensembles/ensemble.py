@@ -37,8 +37,8 @@ from discretize.ensembles.shared import (
     tensors_of,
 )
 from discretize.kernels.eligibility import is_plain, networks_mapped, transform_reason
+from discretize.kernels.record.copies import copied_with
 from discretize.kernels.record.guards import attached
-from discretize.kernels.record.recording import copied_with
 from discretize.kernels.shown import read_of_networks
 from discretize.sequences.rnn import DiscreteRNN
 from discretize.steps.along import HeldProblem

@@ -25,6 +25,7 @@ from ctrnn.rewriting import Rewritten
 from discretize import compat
 from discretize.kernels.record.attributes import OF_TORCH, attributes_of
 from discretize.kernels.record.collection import full_collections_postponed
+from discretize.kernels.record.copies import copied_with
 from discretize.kernels.record.equations import no_matrix, recorded_solution
 from discretize.kernels.record.lowering import is_known, zones_of
 from discretize.kernels.record.phases import ProgramValues
@@ -33,7 +34,6 @@ from discretize.kernels.record.recording import (
     ModuleRecord,
     UnknownOperation,
     UnknownSizes,
-    copied_with,
     decompositions,
     record,
     source_line,

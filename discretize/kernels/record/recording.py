@@ -2,7 +2,7 @@ r"""Record code by torch as a graph of core operations on tensors without values
 
     code, tensors of known or unknown sizes -> make_fx -> core operations, with no in-place forms
 
-Modules are made functions of their parameters and buffers first, so that none of their numbers is in the graph.
+Modules are made functions of their parameters and buffers first (copies.py), so that none of their numbers is in the graph.
 """
 
 from __future__ import annotations
@@ -14,22 +14,21 @@ import os
 import re
 import traceback
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from itertools import chain
 from threading import get_ident
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.func import functionalize
 from torch.fx import Graph, GraphModule, Interpreter, Node
 
 from ctrnn.rewriting import Rewritten
 from discretize import compat
-from discretize.kernels.record.guards import attached
 from discretize.solvers.tableaus import is_for_one
 
 __all__ = [
@@ -41,15 +40,12 @@ __all__ = [
     "ModuleRecord",
     "UnknownOperation",
     "UnknownSizes",
-    "as_function",
-    "copied_with",
     "decompositions",
     "in_the_users_words",
     "is_in_place",
     "operation_name",
     "own_line",
     "record",
-    "results_kept",
     "source_line",
     "user_lines",
 ]
@@ -66,7 +62,7 @@ OUTSIDE = {
     "SymBool": "makes a truth value of what is in tensors",
     ".numpy()": "makes NumPy's arrays of tensors",
 }
-# Which torch takes apart into what it cannot record, or into other roundings: of float32, some digits too few beside float64.
+# Operations that torch takes apart into what it cannot record, or into other roundings: in float32 some digits fewer than it has.
 WHOLE = {"diagonal_backward", "linspace", "logspace"}
 
 # Operations that give the same numbers in axes of other sizes, or repeated along axes.
@@ -79,7 +75,6 @@ SAME_NUMBERS = (
 FILLED_BY = {"full": 1, "full_like": 1, "new_full": 2, "scalar_tensor": 0}
 FILLED = dict.fromkeys(("zeros", "zeros_like", "new_zeros"), 0) | dict.fromkeys(("ones", "ones_like", "new_ones"), 1)
 
-Module = TypeVar("Module", bound=nn.Module)
 Known = Callable[[str, str], bool]
 Decompositions = Mapping["compat.OpOverload", Callable[..., Any]]
 
@@ -323,42 +318,6 @@ def in_the_users_words(error: Exception) -> str:
             "there; keep to operations of torch, as torch.exp and torch.where"
         )
     return said if isinstance(error, ValueError) else f"its code cannot be read{line}: {type(error).__name__}: {said}"
-
-
-def copied_with(
-    module: Module, tensors: Iterable[Tensor], others: Iterable[Tensor], shared: Mapping[int, Any] | None = None
-) -> Module:
-    """Return the module with other tensors in place of its own, wherever it keeps them; `shared`: as for `as_function`."""
-    # Not torch.func.functional_call: it misses parameters that a module also keeps in a dict of its own.
-    visited = dict(shared or {})
-    for old, new in zip(tensors, others, strict=True):
-        visited[id(old)] = new
-        if new is not old:
-            vars(new).update(attached(old))
-    for parameter in module.parameters():
-        if not isinstance(visited.get(id(parameter), parameter), nn.Parameter):
-            visited[id(parameter)]._is_param = True  # by which torch knows them, `get_parameter` too
-    return copy.deepcopy(module, visited)
-
-
-def results_kept(module: nn.Module) -> dict[int, Tensor]:
-    """Tensors that a module keeps from a computation, as pruned weights, which torch would refuse to copy; by their ids."""
-    results = (value for part in module.modules() for value in vars(part).values() if isinstance(value, Tensor))
-    return {id(value): value.detach() for value in results if value.grad_fn is not None}
-
-
-def as_function(module: nn.Module, shared: Mapping[int, Any] | None = None) -> Callable[[Any, tuple[Any, ...]], Any]:
-    """The module as a function of its parameters and buffers too; `shared`: objects that are not copied, by their ids."""
-    tensors = [*dict(module.named_parameters()).values(), *dict(module.named_buffers()).values()]
-    visited: dict[int, Any] = {**results_kept(module), **(shared or {})}
-    copy.deepcopy(module, visited)
-    # Other tensors that the module keeps are constants: the same objects in each copy.
-    same = {**{key: value for key, value in visited.items() if isinstance(value, Tensor)}, **(shared or {})}
-
-    def called(weights: Any, arguments: tuple[object, ...]) -> Any:
-        return copied_with(module, tensors, weights, same)(*arguments)
-
-    return called
 
 
 def _constants(recorded: GraphModule) -> dict[str, Tensor]:
