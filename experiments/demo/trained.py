@@ -31,7 +31,7 @@ from experiments.reports.report import Section
 from experiments.runs.configuration import TrainingSettings
 from experiments.runs.training import Training
 from experiments.seeds import generator
-from experiments.tasks.task import Batch
+from experiments.tasks.task import Batch, said_right
 from experiments.tasks.warps.recall import Recall
 
 __all__ = [
@@ -210,7 +210,7 @@ def _task() -> Recall:
 
 def _accuracy(outputs: Tensor, batch: Batch, n: int) -> float:
     """At the last sample of every symbol but the first, before which there was none."""
-    right = outputs.argmax(-1) == batch.targets
+    right = said_right(outputs, batch.targets)
     return float(right[n - 1 :: n][1:].double().mean())
 
 

@@ -37,12 +37,12 @@ from experiments.studies.clocks.accuracies import (
     span,
 )
 from experiments.studies.clocks.figures import clock_words
-from experiments.studies.clocks.rollout import INTEGRATORS, RATES, WAYS, Rollout, is_right, largest_magnitude, roll_out, ways_of
+from experiments.studies.clocks.rollout import INTEGRATORS, RATES, WAYS, Rollout, largest_magnitude, roll_out, ways_of
 from experiments.studies.results import Results, groups, where
 from experiments.studies.specs import Drawing, Table, across
 from experiments.studies.study import Point, Row, Run, Sizes, Study, grid, scales, summary_of, words_beside
 from experiments.studies.verdicts import ClaimPart, ClaimVerdict
-from experiments.tasks.task import Batch
+from experiments.tasks.task import Batch, said_right
 from experiments.tasks.warps.clocked import ClockedRecall
 
 __all__ = ["AT_CLOCKS", "CLOCKS", "KEPT", "LOST", "TRAINED", "Compressed", "on_clocks"]
@@ -206,7 +206,7 @@ def _row(task: ClockedRecall, clock: float, batch: Batch, found: Rollout | None,
         return {"finite": False, "accuracy": 0.0, "accuracy_all": 0.0, **dict.fromkeys(("loss", "largest", "median", "states"))}
     held = task.held(clock)
     ends = slice(2 * held - 1, None, held)
-    answers = is_right(found.outputs, batch.targets).float()
+    answers = said_right(found.outputs, batch.targets).float()
     loss = torch.nn.functional.cross_entropy(found.outputs[ends].flatten(0, 1), batch.targets[ends].flatten())
     apart = None
     if reference is not None and task.clock_given:

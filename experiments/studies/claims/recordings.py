@@ -21,11 +21,11 @@ from experiments.reports.spreads import NotEnoughError, number
 from experiments.runs.configuration import TrainingSettings
 from experiments.studies.clocks.crosswise import crosswise
 from experiments.studies.clocks.figures import accuracy_over_clocks
-from experiments.studies.clocks.rollout import Rollout, is_right
+from experiments.studies.clocks.rollout import Rollout
 from experiments.studies.results import where
 from experiments.studies.study import Row, data_path
 from experiments.tasks.recorded.recordings import Recorded
-from experiments.tasks.task import Batch, Task
+from experiments.tasks.task import Batch, Task, said_right
 
 __all__ = ["AccuracyAndGate", "SOURCES", "check_learned", "figure_at_speeds", "folders_found", "row_at", "with_falls"]
 
@@ -78,7 +78,7 @@ class AccuracyAndGate:
             self.finite = False
             return
         last, r = batch.last(found.outputs), self.r
-        self.good += int(is_right(last, batch.targets).sum())
+        self.good += int(said_right(last, batch.targets).sum())
         self.losses += float(torch.nn.functional.cross_entropy(last, batch.targets, reduction="sum"))
         self.largest = max(self.largest, float(found.g_dt.max()))
         steepest = float((found.g_dt * found.before.abs() ** r).max()) * (r + 1) if r else self.largest

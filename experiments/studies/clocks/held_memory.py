@@ -22,6 +22,7 @@ from discretize import SequenceModel, Step
 from experiments.seeds import generator
 from experiments.studies.clocks.oracle import OracleCell, StopAndGo, gate_values, played, played_by_gates
 from experiments.studies.study import Row
+from experiments.tasks.task import said_right
 
 __all__ = [
     "ANOTHER",
@@ -100,7 +101,7 @@ def stepper(step: Step | None, substeps: int) -> Callable[[VectorField, Tensor, 
 
 
 def is_right(model: SequenceModel, h: Tensor, probe: Probe) -> Tensor:
-    return model.read_out(model.field.visible(h)).argmax(-1) == probe.before
+    return said_right(model.read_out(model.field.visible(h)), probe.before)
 
 
 def answers(model: SequenceModel, probe: Probe, step: Step | None = None, substeps: int = 1) -> Iterator[float]:
@@ -245,7 +246,7 @@ def in_other_gates(
     found = list[Row]()
     for name, g in gates.items():
         h = played_by_gates(field, xs, g)[1:]
-        right = model.read_out(field.visible(h)).argmax(-1) == aims
+        right = said_right(model.read_out(field.visible(h)), aims)
         found.append({"kind": "gates", "gate": name, "at_ends": float(right[asked].double().mean())})
     return found
 

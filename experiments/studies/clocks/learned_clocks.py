@@ -24,6 +24,7 @@ from ctrnn import PowerDecay, VectorField
 from discretize import SequenceModel
 from experiments.studies.clocks.oracle import StopAndGo, gate_values, has_gate, played, played_by_gates
 from experiments.studies.study import Row
+from experiments.tasks.task import said_right
 
 __all__ = ["CLOCKS", "at_change", "elapsed_time", "on_held_symbols", "under_other_clocks"]
 
@@ -114,7 +115,7 @@ def _on_a_clock(
 def _right(model: SequenceModel, states: Tensor, clock: StopAndGo, aims: Tensor) -> tuple[float, float]:
     """Return the shares of right answers, at all samples and at the last of each symbol, from the fourth symbol on."""
     later = clock.shown >= FROM
-    right = (model.read_out(model.field.visible(states[1:])).argmax(-1) == aims).double()
+    right = said_right(model.read_out(model.field.visible(states[1:])), aims).double()
     return float(right[later].mean()), float(right[later & clock.last].mean())
 
 

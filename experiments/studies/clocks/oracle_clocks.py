@@ -15,6 +15,7 @@ from discretize import SequenceModel
 from experiments.seeds import generator
 from experiments.studies.clocks.oracle import STEPS, StopAndGo, has_gate, played
 from experiments.studies.study import Row
+from experiments.tasks.task import said_right
 from experiments.tasks.warps.recall import Recall
 
 __all__ = ["DTYPES", "SEQUENCES", "SYMBOLS", "NO_ORACLE", "accuracy_held", "differences_from_unwarped", "symbols_of"]
@@ -44,7 +45,7 @@ def differences_from_unwarped(model: SequenceModel, symbols: Tensor, targets: Te
         return {**shared, "largest": largest, "differing": differing, "accuracy": float(right.double().mean())}
 
     def right(states: Tensor, wanted: Tensor) -> Tensor:
-        return model.read_out(field.visible(states)).argmax(-1) == wanted
+        return said_right(model.read_out(field.visible(states)), wanted)
 
     alone = float(right(unwarped[1:], targets).double().mean())
     rows = []
@@ -64,4 +65,4 @@ def differences_from_unwarped(model: SequenceModel, symbols: Tensor, targets: Te
 def accuracy_held(model: SequenceModel, symbols: Tensor, targets: Tensor, n: int) -> float:
     """Measure accuracy at the ends of symbols that are all repeated n times."""
     outputs = model(symbols.repeat_interleave(n, 0))[n - 1 :: n]
-    return float((outputs.argmax(-1) == targets).double().mean())
+    return float(said_right(outputs, targets).double().mean())

@@ -27,7 +27,6 @@ __all__ = [
     "SOFTPLUS_CLOCK",
     "WAYS",
     "Rollout",
-    "is_right",
     "largest_magnitude",
     "roll_out",
     "ways_of",
@@ -100,11 +99,6 @@ def ways_of(model: SequenceModel) -> dict[str, SequenceModel]:
         ways[SOFTPLUS_CLOCK] = under(model, "exponential-euler", FINE)
         ways[SOFTPLUS_CLOCK].rnn = DiscreteRNN(ctrnn.softplus_clock(field), step=ExponentialEuler())
     return ways
-
-
-def is_right(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Return whether the largest output is the target's; of outputs that are not finite none is."""
-    return (outputs.argmax(-1) == targets) & outputs.isfinite().all(-1)
 
 
 def largest_magnitude(values: Tensor) -> float | None:

@@ -299,6 +299,10 @@ def test_the_share_recalled_is_of_the_ends_of_all_symbols_but_the_first(briefly,
     expected = float(right[ends[1:]].double().mean())
     assert expected != float(right[ends].double().mean()), "the first symbol must make a difference"
     assert trained.clock_not_given(model, n) == pytest.approx(expected, abs=1e-12)
+    lost = copy.deepcopy(model)
+    with torch.no_grad():
+        lost.read_out.bias[3] = math.nan  # the largest of scores, as of states that left all bounds
+    assert trained.clock_not_given(lost, n) == 0
 
 
 def test_a_share_below_all_is_never_told_as_all():

@@ -25,10 +25,11 @@ from experiments.studies.claims.compressed_recordings import CompressedRecording
 from experiments.studies.claims.moving import MovingSymbols
 from experiments.studies.claims.recordings import SOURCES
 from experiments.studies.clocks.figures import accuracy_over_clocks, accuracy_over_g_dt, clock_words
-from experiments.studies.clocks.rollout import RATES, is_right, roll_out, ways_of
+from experiments.studies.clocks.rollout import RATES, roll_out, ways_of
 from experiments.studies.registry import study_named
 from experiments.studies.results import Results
 from experiments.studies.study import DATA, Run
+from experiments.tasks.task import said_right
 from experiments.tasks.warps.clocked import ClockedRecall, MovingRecall
 
 
@@ -212,7 +213,7 @@ def test_a_pace_is_own_time_times_the_gate_at_the_state_before_the_sample():
 
 def test_what_is_not_finite_is_never_right_and_a_solve_that_fails_gives_nothing():
     outputs = torch.tensor([[5.0, 1.0], [math.nan, 0.0], [0.0, math.inf], [0.0, 1.0]])
-    assert is_right(outputs, torch.tensor([0, 0, 1, 1])).tolist() == [True, False, False, True]
+    assert said_right(outputs, torch.tensor([0, 0, 1, 1])).tolist() == [True, False, False, True]
     model = model_of("gated-exponential")
     with torch.no_grad():
         model.field.rate.bias.fill_(math.inf)

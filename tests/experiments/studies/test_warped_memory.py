@@ -28,8 +28,9 @@ from experiments.studies.clocks.held_memory import (
     shut_after,
     slow_modes,
 )
+from experiments.studies.clocks.learned_clocks import under_other_clocks
 from experiments.studies.clocks.oracle import StopAndGo
-from experiments.studies.clocks.oracle_clocks import symbols_of
+from experiments.studies.clocks.oracle_clocks import accuracy_held, differences_from_unwarped, symbols_of
 from experiments.studies.results import Results
 
 WARP, LEAK = 3, 0.05
@@ -131,6 +132,23 @@ def test_a_latch_has_an_attractor_for_each_symbol_before_and_forgets_nothing(pro
     assert (found["apart"], found["at_the_end"], found["moving"]) == (1, 1, 0)
     assert found["rest_of_flow"] == found["rest_of_map"] == SYMBOLS - 1
     assert forgotten(first(300, answers(latch(), probe))) is None
+
+
+@torch.no_grad()
+def test_scores_that_are_no_numbers_are_right_about_no_symbol(probe):
+    """As of states that left all bounds: the largest of scores is the first that is nan."""
+    model, (symbols, targets) = network("gru"), symbols_of(0)
+    model.read_out.bias[3] = math.nan
+    clock = StopAndGo.of(torch.full(symbols.shape[:2], 2))
+    symbols = symbols.double()
+    shares = [
+        *first(3, answers(model, probe)),
+        *(row["at_ends"] for row in in_other_gates(model, {}, symbols, targets, clock)),
+        *(row["all_samples"] for row in under_other_clocks(model, symbols, targets, clock, (symbols, targets, clock))),
+        *(row["accuracy"] for row in differences_from_unwarped(model, symbols, targets, clock, "float64")),
+        accuracy_held(model, symbols, targets, 2),
+    ]
+    assert {*shares} == {0}
 
 
 @torch.no_grad()

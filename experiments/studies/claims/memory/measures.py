@@ -18,8 +18,8 @@ from ctrnn import VectorField
 from ctrnn.forward import jvp
 from discretize import SequenceModel, Step
 from experiments.models.integrators import EXACT, FOR_NOISE, INTEGRATORS, under
-from experiments.studies.clocks.rollout import FINE, is_right, roll_out
-from experiments.tasks.task import Batch
+from experiments.studies.clocks.rollout import FINE, roll_out
+from experiments.tasks.task import Batch, said_right
 from experiments.tasks.warps.clocked import ClockedRecall
 
 __all__ = ["STEPS", "ExactSteps", "accuracy", "derived_speed", "dropped", "exact_steps", "speed"]
@@ -40,7 +40,7 @@ def accuracy(model: SequenceModel, name: str, task: ClockedRecall, clock: float,
     if found is None:
         return 0.0
     held = task.held(clock)
-    return float(is_right(found.outputs, batch.targets)[2 * held - 1 :: held].float().mean())
+    return float(said_right(found.outputs, batch.targets)[2 * held - 1 :: held].float().mean())
 
 
 @dataclasses.dataclass(frozen=True)

@@ -31,13 +31,13 @@ from experiments.runs.configuration import Configuration
 from experiments.seeds import generator
 from experiments.studies.claims.recordings import SOURCES, folders_found
 from experiments.studies.claims.training import by_adam
-from experiments.studies.clocks.rollout import SOFTPLUS_CLOCK, is_right, ways_of
+from experiments.studies.clocks.rollout import SOFTPLUS_CLOCK, ways_of
 from experiments.studies.results import Results, where
 from experiments.studies.specs import Bands, Table, across, in_order, only
 from experiments.studies.study import Point, Row, Run, Sizes, Study, grid, words_beside
 from experiments.studies.verdicts import ClaimPart, ClaimVerdict, Compared
 from experiments.tasks.recorded.recordings import Recorded
-from experiments.tasks.task import Batch
+from experiments.tasks.task import Batch, said_right
 from experiments.tasks.tones import Tones
 from experiments.tasks.warps.clocked import ClockedRecall
 
@@ -219,6 +219,6 @@ def answers(model: SequenceModel, batch: Batch, given: bool) -> torch.Tensor:
 def right_answers(task: Played, s: float, batch: Batch, outputs: torch.Tensor) -> torch.Tensor:
     """Return for each answer that counts whether it is right."""
     if isinstance(task, Recorded | Tones):
-        return is_right(batch.last(outputs), batch.targets)
+        return said_right(batch.last(outputs), batch.targets)
     held = round(SAMPLES / s)
-    return is_right(outputs, batch.targets)[2 * held - 1 :: held].flatten()
+    return said_right(outputs, batch.targets)[2 * held - 1 :: held].flatten()

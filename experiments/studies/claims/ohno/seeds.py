@@ -29,12 +29,12 @@ from experiments.runs.configuration import Configuration, shared_configuration
 from experiments.studies.claims.ohno.har import EPOCH, GAIN, OHNO, PRINTED, T
 from experiments.studies.claims.ohno.har import HAR as FOLDER
 from experiments.studies.claims.training import curve_of_epochs, in_epochs
-from experiments.studies.clocks.rollout import is_right
 from experiments.studies.results import Results, best_settings, groups, where
 from experiments.studies.specs import Drawing, Table, first, run_count
 from experiments.studies.study import Point, Row, Run, Sizes, Study, data_path, scales, words_beside
 from experiments.studies.verdicts import ClaimPart, ClaimVerdict, Compared, compared
 from experiments.tasks.recorded.har import HAR
+from experiments.tasks.task import said_right
 
 __all__ = ["OhnoSeeds", "over_people", "picked_by"]
 
@@ -289,7 +289,7 @@ def by_person(configured: Configuration, model: SequenceModel, what: str) -> lis
     people = read_uci_har(task.data, "test").subjects
     batch = task.batch_of("test", torch.arange(len(people)))
     with torch.no_grad():
-        right = is_right(batch.last(model(batch.xs)), batch.targets)
+        right = said_right(batch.last(model(batch.xs)), batch.targets)
     for person in people.unique().tolist():
         theirs = people == person
         rows.append({"what": what, "person": person, "windows": int(theirs.sum()), "right": int(right[theirs].sum())})
