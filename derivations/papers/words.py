@@ -128,16 +128,17 @@ class _Words(Cursor):
         if self.before in ("_FRAC", "CARET", "_UNDER") and len(token.text) > 1:
             self.fail("braces are missing: LaTeX takes the first digit only", token)
         if self._is_power_of_ten(token):
-            self.fail(f"is this {token.text} times a power of ten, or e? write 10^{{...}}, or \\cdot before e", token)
+            e = self.next.text
+            self.fail(f"is this {token.text} times a power of ten, or {e}? write 10^{{...}}, or \\cdot before {e}", token)
         yield self._made("NUMBER", token)
 
     def _is_power_of_ten(self, token: Token) -> bool:
-        """Return whether a number that was taken is the first part of one as programs write it, 1e-3."""
+        """Return whether a number that was taken is the first part of one as programs write it, 1e-3, 1E-3."""
         following = self.found[self.at : self.at + 3]
         has_sign = len(following) > 1 and following[1].text in ("+", "-")
         parts = [token, *following[: 2 + has_sign]]
         close = all(one.line == other.line and one.column + len(one.text) == other.column for one, other in pairwise(parts))
-        return len(parts) == 3 + has_sign and close and parts[1].text == "e" and parts[-1].kind == "number"
+        return len(parts) == 3 + has_sign and close and parts[1].text in ("e", "E") and parts[-1].kind == "number"
 
     def _dotted(self, token: Token) -> Word:
         braces = self.takes("{")

@@ -39,6 +39,7 @@ AMBIGUOUS = {
     "(x y + \\infty) = 1": "a value is missing before it",
     "x = 1e-3": "a power of ten, or e",
     "x = 2.5e6 y": "a power of ten, or e",
+    "E = x + 1E-5": "a power of ten, or E",
     "x_10 = 1": "an index of several signs needs braces",
     "x^{(k)} = 1": "an index in brackets is no power",
     "h(1 - h) = 1": "is this h at another place, or a product",
