@@ -35,7 +35,7 @@ from derivations.papers.meaning import Definition, Known, Meaning, Meant, name_o
 from derivations.papers.names import mentioned
 from derivations.papers.reading import Order
 from derivations.papers.tokens import RELATIONS, Lacking, Token, Unread
-from derivations.papers.units import Compared, Unit, Units
+from derivations.papers.units import NO_UNIT, Compared, Unit, Units
 from derivations.prover.statements import Printed, Statement
 from derivations.prover.verdict import UNDECIDED
 from derivations.wording import plain
@@ -317,7 +317,7 @@ class Judge:
             found[chain.defines.name] = unit
         compared = tuple(dict.fromkeys(units.compared))
         names = set().union(*map(names_of, sides), mentioned(self.equation.found))
-        if compared and any((unit := of_letter(name)) and unit.powers for name in set().union(*map(names_of, sides))):
+        if compared and any((unit := of_letter(name)) and not unit.same(NO_UNIT) for name in set().union(*map(names_of, sides))):
             words, label = f"The units agree in {chain.text}", f"{self.label}, units"
             if doubtful := self.paper.doubted(names):
                 name, where = doubtful

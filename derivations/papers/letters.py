@@ -101,12 +101,14 @@ class Related:
 
 @dataclass
 class FrontMatter:
-    """Holds the letters by name, the named functions, and what is to be compared with what, by label."""
+    """Holds the letters by name, the named functions, and what is to be compared with what, by label; words_behind: of functions
+    the word behind their arguments, if it is one, and its place."""
 
     letters: dict[str, Letter] = field(default_factory=dict)
     functions: dict[str, Any] = field(default_factory=dict)
     related: list[Related] = field(default_factory=list)
     code: list[tuple[tuple[str, ...], str, dict[str, str]]] = field(default_factory=list)
+    words_behind: dict[str, tuple[str, Token]] = field(default_factory=dict)
 
 
 def front_matter(text: str, tex: bool) -> tuple[FrontMatter, str]:
@@ -130,6 +132,9 @@ def front_matter(text: str, tex: bool) -> tuple[FrontMatter, str]:
             if part.strip():
                 _read_line(part, Token("", "", n + 1, 1), front)
     _check_cycles(front)
+    for name, (word, place) in front.words_behind.items():
+        if word in front.letters:
+            raise Unread(place, f"is {word!r} an argument of {name}, or its unit? write `and` before it, or 1*{word}")
     for letter in list(front.letters.values()):
         for argument in letter.arguments:
             if argument == NAMELESS:
@@ -207,15 +212,24 @@ def _declare(name: str, words: str, place: Token, found: FrontMatter) -> None:  
         arguments, words = (NAMELESS,), ""
     elif function := re.search(r"\bfunction of ([^\s,]+(?: and [^\s,]+)*)", words):
         arguments = tuple(name_of(argument, place) for argument in function[1].split(" and "))
-        words = words[: function.start()] + words[function.end() :]
+        before, words = words[: function.start()], words[function.end() :]
+        if (more := re.match(r"\s*,\s*([^\s,]+)", words)) and more[1] not in ASSUMPTIONS:
+            again = f"`function of {' and '.join((*arguments, more[1]))}`"
+            raise Unread(place, f"is {more[1]!r} an argument of {name}, or its unit? write {again}, or the unit without a comma")
+        words = before + words
     assumptions, unit = dict[str, bool](), list[str]()
-    for word in words.replace(",", " ").split():
-        if word in ASSUMPTIONS and not unit:
+    for word in words.replace(",", " , ").split():
+        if word == ",":
+            if unit:
+                raise Unread(place, f"the unit {' '.join(unit)!r} of {name} stands last, and a comma follows it")
+        elif word in ASSUMPTIONS and not unit:
             assumptions[word] = True
         elif near := get_close_matches(word, (*ASSUMPTIONS, *FUNCTIONS, "function"), 1, 0.7):
             raise Unread(place, f"{word!r} is not read; " + (f"did you mean {near[0]!r}?" if not unit else "a unit stands last"))
         else:
             unit.append(word)
+    if arguments and len(unit) == 1:
+        found.words_behind[name] = unit[0], place
     try:
         Symbol(name, **assumptions)
     except ValueError:

@@ -1,8 +1,8 @@
 r"""Finds the units of expressions, and what must agree for them to have one: terms of a sum, both sides, arguments.
 
 A unit is a product of powers of base units, as pint has them: nF mV/ms and uS mV are nA. Those of one kind that differ by a
-factor, ms and s, are neither equal nor unequal: nothing is converted. What has a letter of which no unit is said has an unknown
-one, which agrees with all.
+factor, ms and s, are neither equal nor unequal: nothing is converted. A radian is 1. What has a letter of which no unit is said
+has an unknown one, which agrees with all.
 """
 
 from __future__ import annotations
@@ -17,12 +17,15 @@ from typing import Any, TypeAlias
 from sympy import Abs, Derivative, Dummy, Expr, Integral, Limit, Max, Mul, Number, NumberSymbol, Pow, Rational, Subs, Sum, Symbol
 from sympy.core.function import AppliedUndef
 
+from derivations.papers.names import GREEK
+
 __all__ = ["NO_UNIT", "Compared", "Unit", "Units", "unit_of"]
 
 ONE = Rational(1)
 # What is counted is no unit of pint's, or one that equals another.
 COUNTED = ("spike", "sample", "step", "nat", "bit", "px")
-NOT_UNITS = ("in", "a", "and", "or", "is", "of", "at", "to")  # English words that pint reads as units
+# What pint reads as units: English words, letters and constants, and acidity, as picohenry.
+NOT_UNITS = {*GREEK, "in", "a", "and", "or", "is", "of", "at", "to", "c", "e", "k", "R", "hbar", "pH"}
 
 
 @dataclass(frozen=True)
@@ -80,9 +83,12 @@ def _word(word: str) -> Unit:
     try:
         if word in NOT_UNITS:
             raise ValueError
-        unit = registry.Quantity(Fraction(1), f"counted_{singular}" if singular in COUNTED else word).to_base_units()
+        name = f"counted_{singular}" if singular in COUNTED else word
+        unit, none = (registry.Quantity(Fraction(count), name).to_base_units() for count in (1, 0))
+        if none.magnitude:  # degrees Celsius, whose 0 is none
+            raise ValueError
         factor = Fraction(unit.magnitude)
-        powers = tuple(sorted((base, Rational(str(Fraction(power)))) for base, power in unit.unit_items()))
+        powers = tuple(sorted((base, Rational(str(Fraction(power)))) for base, power in unit.unit_items() if base != "radian"))
     except Exception:  # of many kinds
         raise ValueError(f"{word!r} is no word and no unit that is read; a unit is written as ms, 1/ms, mV/ms or ms^-1") from None
     return Unit(powers, Rational(factor.numerator, factor.denominator), one)

@@ -258,6 +258,9 @@ def test_a_letter_given_again_is_another_one_or_asked_about():
         ("m: ms\nV: s", "m + V = V + m", UNDECIDED),
         ("m: MOhm\nV: mV\nI: nA", "m I + V = V + m I", HOLDS),
         ("m: spikes/s\nV: Hz", "m + V = V + m", FAILS),
+        ("m: rad/ms\nt: ms", r"\sin(m t) = 2 \sin(m t) - \sin(m t)", HOLDS),
+        ("m: degree\nV: 1", r"V + \sin(m) = V + \sin(m)", UNDECIDED),
+        ("m: percent\nV: 1", "m + V = V + m", UNDECIDED),
     ],
 )
 def test_units_are_compared_as_pint_has_them(declared, formula, verdict):
@@ -270,6 +273,27 @@ def test_units_are_compared_as_pint_has_them(declared, formula, verdict):
 def test_a_unit_whose_words_may_be_above_or_below_the_line_is_refused(unit):
     with pytest.raises(Unread, match=r"above or below the line|no unit that is read"):
         read_paper(f"---\nx: {unit}\n---\n", "paper", tex=False)
+
+
+@pytest.mark.parametrize("unit", ["degC", "celsius", "pi", "alpha", "c", "k", "pH", "dB", "mV, ms", "A, B", "mV,ms"])
+def test_constants_scales_with_an_offset_and_lists_are_no_units(unit):
+    with pytest.raises(Unread, match=r"no unit that is read|a comma follows it"):
+        read_paper(f"---\nx: {unit}\n---\n", "paper", tex=False)
+
+
+@pytest.mark.parametrize(
+    "said", ["F: function of x, t", "F: function of x,t", "F: function of x, t mV", "F: function of x t\nt: ms"]
+)
+def test_an_argument_behind_a_comma_is_no_unit(said):
+    with pytest.raises(Unread, match="line 2, column 1: is 't' an argument of F, or its unit"):
+        read_paper(f"---\n{said}\n---\n", "paper", tex=False)
+
+
+@pytest.mark.parametrize(
+    "said", ["F: function of x and t, positive t", "F: function of x positive, t", "F: function of x 1*t\nt: ms"]
+)
+def test_a_unit_that_is_no_argument_is_read(said):
+    assert str(read_paper(f"---\n{said}\n---\n", "paper", tex=False).front.letters["F"].unit) == "t"
 
 
 def test_the_letter_of_an_integral_or_a_sum_is_none_that_is_declared():
