@@ -118,8 +118,11 @@ def continuation(
             if stepped is None:
                 break
             bifurcations += [b for b in _passed(curve, point, stepped) if low <= b.p <= high]
-            inside = low <= stepped.p <= high
-            point = stepped if inside else _at_the_end(curve, point, stepped, low if stepped.p < low else high)
+            beyond = not low <= stepped.p <= high
+            stepped = _at_the_end(curve, point, stepped, low if stepped.p < low else high) if beyond else stepped
+            if stepped is None:
+                break
+            point, inside = stepped, not beyond
             points.append(point)
             show(len(points))
     if inside:
@@ -302,13 +305,13 @@ def _named(curve: _Curve, point: _Point, k: int, before: Tensor) -> Bifurcation:
     return Bifurcation(kind, point.p, point.at[:-1], value)
 
 
-def _at_the_end(curve: _Curve, inside: _Point, outside: _Point, end: float) -> _Point:
-    """Return the last point, at the limit of p itself."""
+def _at_the_end(curve: _Curve, inside: _Point, outside: _Point, end: float) -> _Point | None:
+    """Return the last point, at the limit of p itself; None where it is not found."""
     share = (end - inside.p) / (outside.p - inside.p)
     u = inside.u + share * (outside.u - inside.u)
     u[-1] = end / curve.size[-1]
     found, solved = curve.onto(u, None, 0.0)
     if not solved:
-        return inside
+        return None
     last = curve.described(found, outside.tangent)
     return replace(last, at=torch.cat([last.at[:-1], last.at.new_tensor([end])]))

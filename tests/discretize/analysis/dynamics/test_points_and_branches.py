@@ -173,6 +173,14 @@ def test_a_branch_that_ends_within_the_limits_says_so():
         assert branch.p[-1] <= 0.5
 
 
+def test_a_branch_whose_end_is_not_found_says_so_and_repeats_no_point():
+    ends = Flow(lambda p, h: torch.where((p - 1).abs() < 1e-6, torch.nan, p - h))
+    with pytest.warns(discretize.errors.SolverWarning, match=r"within the limits 0 and 1: no further point was found"):
+        branch = continuation(ends, torch.zeros(1, dtype=torch.float64), 0.0, (0.0, 1.0))
+    assert bool((branch.p.diff() > 0).all())
+    assert 0.9 < branch.p[-1] < 1
+
+
 def test_a_bifurcation_just_beyond_the_limits_is_not_told():
     for high in (2.9999, 2.999999):  # the last step passes 3, where the period doubles
         branch = continuation(LOGISTIC, torch.tensor([0.6]), 2.8, (1.2, high))
