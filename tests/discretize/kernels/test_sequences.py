@@ -2,6 +2,7 @@
 
 import copy
 import math
+import re
 import threading
 import warnings
 from collections import OrderedDict
@@ -379,6 +380,34 @@ def test_code_without_a_kernel_runs_step_by_step_and_says_the_line(code):
     assert rnn.stats["engine"] == "steps"
     with pytest.raises(AssertionError, match=REFUSED[code]):
         raise AssertionError(rnn.stats["engine_why"])
+
+
+class Counts(discretize.steps.Step):
+    """Euler's step, which counts its calls in itself."""
+
+    order, evaluations = 1, 1
+
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+
+    def advance(self, field, projected, h, dt):
+        self.calls += 1
+        return h + dt * field.flow(projected, h)
+
+
+def test_what_the_code_of_a_step_or_of_a_class_changes_is_named():
+    class OfItsClass(ctrnn.VectorField):
+        calls = 0
+
+        def flow(self, projected, h):
+            type(self).calls += 1
+            return -h
+
+    for field, step, name in ((Own(), Counts(), "step.calls"), (OfItsClass(3, 10), Euler(), r"class .*OfItsClass")):
+        rnn = DiscreteRNN(field, step, allow_overshoot=True)
+        rnn(torch.randn(3, 4, 3))
+        assert re.search(f"its code changes what the field keeps: `{name}`$", rnn.stats["engine_why"])
 
 
 def test_numbers_at_equal_distances_in_float32_are_those_of_torch_to_the_last_digit():
