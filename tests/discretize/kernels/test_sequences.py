@@ -9,6 +9,7 @@ from collections import OrderedDict
 from contextvars import ContextVar, copy_context
 from dataclasses import replace
 from functools import partial
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -330,8 +331,8 @@ def test_what_is_looked_at_while_another_thread_records_gets_no_kernel_of_its_ow
         assert len(written_kernels._made) == 1
 
 
+@patch.object(written_kernels, "MOST_IN_VAIN", 2)  # monkeypatch ends after the fixture, and would leave what that has set
 def test_a_number_that_changes_at_every_call_gets_no_kernel_of_its_own_each_time(monkeypatch):
-    monkeypatch.setattr(written_kernels, "MOST_IN_VAIN", 2)
     monkeypatch.setattr(written_kernels, "_uses", {})
     monkeypatch.setattr(written_kernels, "_made", OrderedDict())
     field, x = Powers(3, 5), torch.randn(2, 2, 3, requires_grad=True)
