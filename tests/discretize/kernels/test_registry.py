@@ -274,6 +274,11 @@ def test_a_field_that_changes_at_each_call_says_so_and_gets_no_kernel_each_time_
     assert whys[-1] == registry.CHANGING
 
 
+def test_a_field_that_stays_as_it_is_gets_a_kernel_for_each_way_in_which_one_is_waited_for():
+    uses, field = registry.Uses(), Own()
+    assert {uses.in_vain(way, field, (1.0,), wait=True) for way in range(40)} == {None}
+
+
 def test_fields_that_do_not_change_are_told_of_the_others_where_no_kernel_is_made(stubs, monkeypatch):
     monkeypatch.setattr(price, "PRICE", 0.0)
     for number in range(12):
