@@ -37,9 +37,11 @@ from experiments.tasks.two_sequence import TwoSequence
 __all__ = ["SlowMemory"]
 
 SURROUNDINGS = ("free", "driven", "settled", "silence", "noise")
-RECORDED = ("driven, walking", "driven, resting", "settled, walking", "settled, resting", "walking", "resting")
-DRIVEN, SETTLED, NETWORKS = RECORDED[:2], RECORDED[2:4], RECORDED[4:]
-ALONE = ("free", "driven", "settled")  # without recurrence
+DRIVEN, SETTLED = ("driven, walking", "driven, resting"), ("settled, walking", "settled, resting")
+FINER, SUBSTEPS = ("in 16 steps, walking", "in 16 steps, resting"), 16  # settled units, by so many of Euler's a sample
+NETWORKS = ("walking", "resting")
+RECORDED = (*DRIVEN, *SETTLED, *FINER, *NETWORKS)
+ALONE = ("free", "driven", "settled")  # without recurrence, by one step a sample
 TIMES_OVER = 10  # that what comes before the start is read by units that settle
 SEQUENCES = 16
 FORGETS = 25  # of c in alpha = c/T, with which networks forget within a sequence
@@ -105,14 +107,14 @@ class SlowMemory(Study):
                 f"The fall of ln |dh_n/dh_0| over that of {alone}, along the same states; c = 25, mean (least–largest) over "
                 "seeds.",
                 by={"r": "exponent", "": "when"},
-                columns=across("around", (*SURROUNDINGS[1:], *RECORDED), column),
+                columns=across("around", (*SURROUNDINGS[1:], *recorded), column),
                 data=with_laws,
                 sort=lambda r, when: (r, when),
                 words=MOMENTS,
             )
-            for column, alone in (
-                ("ratio", "the equation of a unit by itself, −α (r + 1) ∫|h|^r"),
-                (of_euler_steps, "Euler steps of a unit by itself, ∑ ln |1 − α (r + 1)|h|^r|"),
+            for column, alone, recorded in (
+                ("ratio", "the equation of a unit by itself, −α (r + 1) ∫|h|^r", RECORDED),
+                (of_euler_steps, "Euler steps of a unit by itself, ∑ ln |1 − α (r + 1)|h|^r|", (*DRIVEN, *SETTLED, *NETWORKS)),
             )
         ),
     )
@@ -175,6 +177,7 @@ class SlowMemory(Study):
             _of_networks("nor does one that was trained on them", recorded, "trained", NETWORKS),
             _driven("settled under noise driven units forget exponentially for every r > 0", noise, ["settled"]),
             _driven("settled under recordings driven units forget exponentially for every r > 0", recorded, SETTLED),
+            _driven("by 16 steps a sample settled units do under recordings, too", recorded, FINER),
         ]
         numbers = {f"accuracy, r = {r:g}, c = {c}": str(found) for (r, c), found in accuracies.items()}
         of_har = spreads(where(results.runs, task="har"), "exponent", "accuracy")
@@ -277,9 +280,11 @@ def law_around(configuration: Configuration, model: SequenceModel, around: str) 
     before, xs = _input(configuration, around)
     with torch.no_grad():
         h0 = rnn(before)[1][0]
-    if around.startswith(ALONE):
+    if around.startswith(ALONE) or around in FINER:
         simplify(rnn, bias=around != "free")
-    if around in ("settled", *SETTLED):
+    if around in FINER and isinstance(rnn, DiscreteRNN):
+        rnn.substeps = SUBSTEPS
+    if around in ("settled", *SETTLED, *FINER):
         with torch.no_grad():
             h0 = rnn(before.repeat(TIMES_OVER, 1, 1), h0[None])[1][0]
     return law_over(rnn, xs * (around not in ("free", "silence")), h0)

@@ -172,6 +172,7 @@ def test_the_derivative_of_autograd_at_zero_is_nan_below_r_of_1_and_the_same_els
 
 LAWS = {
     "free": "polynomial", "driven": "exponential", "silence": "polynomial", "noise": "polynomial",
+    "in 16 steps, walking": "exponential", "in 16 steps, resting": "exponential",
     "settled": "exponential", "settled, walking": "exponential", "settled, resting": "exponential",
     "driven, walking": "exponential", "driven, resting": "exponential", "walking": "polynomial", "resting": "polynomial",
 }  # fmt: skip
@@ -222,6 +223,7 @@ YES, NO, OPEN = "yes", "no", "undecided"
         (LAWS | {(0.0, "trained", "resting"): "polynomial"}, {}, {9: NO}),
         (LAWS | {(2.0, "settled"): "polynomial"}, {}, {10: NO}),
         (LAWS | {(1.0, "trained", "settled, resting"): "undecided"}, {}, {11: OPEN}),
+        (LAWS | {(2.0, "start", "in 16 steps, walking"): "polynomial"}, {}, {12: NO}),
         (LAWS, {"stepped": 1.001}, {0: NO}),
     ],
 )
@@ -230,7 +232,7 @@ def test_memory_is_judged_part_by_part(laws, other, answers, har):
     records = records_of(study, "small", measured_memory(laws, **other))
     results = Results(records)
     verdict = study.verdict(results)
-    assert [part.answer for part in verdict.parts] == [answers.get(k, YES) for k in range(12)], verdict.sentence
+    assert [part.answer for part in verdict.parts] == [answers.get(k, YES) for k in range(13)], verdict.sentence
     assert "polynomial" in tables_of(study, results)
     assert all(part.begun[0].isupper() or part.begun.startswith("r = 2") for part in verdict.parts)
     assert draws(study.figures["bends"], results) is not None
@@ -242,12 +244,12 @@ def test_memory_is_judged_by_what_is_there(har):
     with pytest.raises(NotEnoughError, match="r = 0 and r = 2"):
         study.verdict(Results([]))
     without = study.verdict(Results(one for one in records if one["point"]["task"] != "har"))
-    assert [part.answer for part in without.parts] == [YES] * 7 + [OPEN] * 3 + [YES, OPEN]
-    assert {part.evidence for part in (*without.parts[7:10], without.parts[11])} == {"no run on recordings is done"}
+    assert [part.answer for part in without.parts] == [YES] * 7 + [OPEN] * 3 + [YES, OPEN, OPEN]
+    assert {part.evidence for part in (*without.parts[7:10], *without.parts[11:])} == {"no run on recordings is done"}
     first = study.verdict(Results(one for one in records if not one["point"]["seed"]))
-    assert [part.answer for part in first.parts] == [YES] + [OPEN] * 11  # of one seed there is no interval
+    assert [part.answer for part in first.parts] == [YES] + [OPEN] * 12  # of one seed there is no interval
     unpaired = [one for one in records if one["point"]["c"] == 25 or one["point"]["exponent"]]
-    assert len(study.verdict(Results(unpaired)).parts) == 11  # no leaky network with another start is done
+    assert len(study.verdict(Results(unpaired)).parts) == 12  # no leaky network with another start is done
 
 
 def test_untrained_networks_remember_what_their_measures_say(tmp_path):
