@@ -67,7 +67,7 @@ def test_the_runs_are_those_printed():
 
 def test_chrono_below_the_plateau_and_standard_at_it_is_what_is_claimed_of_copy():
     verdict = judged(small(0.3, 1.01))
-    assert [part.holds for part in verdict.parts] == [True, True, True, None, None]
+    assert [part.answer for part in verdict.parts] == ["yes", "yes", "yes", "undecided", "undecided"]
     assert verdict.word == "undecided"  # variable copy is not tried
     assert "3 of 3, from step 10200 on" in verdict.sentence
 
@@ -78,21 +78,29 @@ def test_variable_copy_is_judged_where_the_paper_has_a_number_for_it():
     ends |= {(*key, start): end for key, both in printed.items() for start, end in zip(("chrono", "standard"), both, strict=True)}
     assert judged(records(ends, "paper")).word == "reproduced"
     ends["variable-copy", 1000, "standard"] = 0.3
-    assert [part.holds for part in judged(records(ends, "paper")).parts] == [True, True, True, True, False]
+    assert [part.answer for part in judged(records(ends, "paper")).parts] == ["yes", "yes", "yes", "yes", "no"]
 
 
 @pytest.mark.parametrize(
-    ("chrono", "standard", "holds"),
+    ("chrono", "standard", "answers"),
     [
-        (1.0, 1.01, [False, True, False]),  # both stay
-        (0.3, 0.4, [True, False, False]),  # both leave
-        (0.8, 1.0, [True, True, False]),  # left, and not by half
-        (2.5, 2.6, [None, None, False]),  # none was trained for long enough to come down
-        (1.0, 0.4, [False, False, False]),
+        (1.0, 1.01, ["no", "yes", "no"]),  # both stay
+        (0.3, 0.4, ["yes", "no", "no"]),  # both leave
+        (0.8, 1.0, ["yes", "yes", "no"]),  # left, and not by half
+        (2.5, 2.6, ["undecided", "undecided", "no"]),  # none was trained for long enough to come down
+        (1.0, 0.4, ["no", "no", "no"]),
     ],
 )
-def test_the_parts_are_judged_one_by_one(chrono, standard, holds):
-    assert [part.holds for part in judged(small(chrono, standard)).parts[:3]] == holds
+def test_the_parts_are_judged_one_by_one(chrono, standard, answers):
+    assert [part.answer for part in judged(small(chrono, standard)).parts[:3]] == answers
+
+
+def test_runs_of_which_one_outperforms_leave_it_open():
+    found = small(0.5, 1.01)
+    lucky = next(one for one in found if one["key"] == "copy-500-chrono-0")
+    lucky["rows"] = [{**row, "loss": 0.1 * row["plateau"], "of plateau": 0.1} for row in lucky["rows"]]
+    lucky["measures"]["loss"] = lucky["rows"][-1]["loss"]
+    assert [part.answer for part in judged(found).parts[:3]] == ["yes", "yes", "undecided"]
 
 
 def test_a_part_of_the_runs_is_shown_and_one_start_alone_decides_nothing():
