@@ -45,6 +45,8 @@ DAMPENINGS = {
     NONE: "none",
     SEQUENCES: "0.01 of the metric of random symbols",
 }
+METRIC_NAMES = {"rbpm": "RBPM", "ruop": "RUOP", "recurrent-natural": "recurrent natural", "natural": "natural"}
+IN_WORDS = METRIC_NAMES | DAMPENINGS | {PAPER: "1, as in the paper"}
 Written = Literal["tanh", "logistic"]
 WRITTEN: tuple[Written, Written] = ("tanh", "logistic")
 TANH, LOGISTIC = WRITTEN
@@ -147,6 +149,7 @@ class Metrics(Study):
             columns=across("step", SHOWN, "training"),
             data=by_tanh,
             sort=ORDER,
+            words=IN_WORDS,
         ),
         Table(
             "The same of another sequence, for validation, mixed with the uniform law by 1/(t + 2): median (least–largest), as "
@@ -155,6 +158,7 @@ class Metrics(Study):
             columns=across("step", SHOWN, lambda rows: _median(rows["validation"])),
             data=by_tanh,
             sort=ORDER,
+            words=IN_WORDS,
         ),
         Table(
             "By how many bits of the training runs with tanh and with the logistic function differ: median over seeds (largest).",
@@ -162,6 +166,7 @@ class Metrics(Study):
             columns={**across("step", SHOWN, lambda rows: _median(rows["apart"], "{0} ({2})")), "seeds": _seeds},
             data=apart,
             sort=ORDER,
+            words=IN_WORDS,
         ),
         Table(
             "How many bits of the training more than by the paper's dampening, seed by seed: mean, and its 95 % interval (t).",
@@ -169,6 +174,7 @@ class Metrics(Study):
             columns={**across("step", SHOWN, first("more")), "seeds": _seeds},
             data=lambda results: beside(results, "dampening", PAPER, ("metric", "written")),
             sort=in_order((*RECURRENT, *NATURAL), tuple(DAMPENINGS), WRITTEN),
+            words=IN_WORDS,
         ),
         Table(
             "How many bits of the training more by the natural metric than by RBPM and by RUOP with the same dampening: "
@@ -177,6 +183,7 @@ class Metrics(Study):
             columns={**across("step", SHOWN, first("more")), "seeds": _seeds},
             data=than_recurrent,
             sort=in_order(tuple(DAMPENINGS), RECURRENT, WRITTEN),
+            words=IN_WORDS,
         ),
     )
     figures: ClassVar = {
@@ -185,7 +192,7 @@ class Metrics(Study):
             "the least to the largest.",
             x="step",
             y="training",
-            lines=("metric", (*RECURRENT, *NATURAL)),
+            lines=("metric", METRIC_NAMES),
             panels=("dampening", DAMPENINGS),
             x_label="steps",
             y_label="regret, bits",

@@ -39,7 +39,14 @@ EXACT: dict[str, tuple[str, ...]] = {
     "plain": (),
 }
 GATELESS = ("leaky", "plain")
-NAMES = {"lstm-blind-output": "LSTM, blind output", "lstm": "LSTM", "gru": "GRU"}
+NAMES = {
+    "gated-global": "gated, one gate",
+    "gated-network": "gated by a network",
+    "gated-power": "power decay",
+    "lstm-blind-output": "LSTM, blind output",
+    "lstm": "LSTM",
+    "gru": "GRU",
+}
 MOST = 4  # repetitions of a symbol
 MOVED = 1e-3  # of states in [-1, 1], and cells c of about that size: what is called not exact differs by more
 ADAM = {"optimizer": "adam", "rate": 1e-2, "clip": 1.0}

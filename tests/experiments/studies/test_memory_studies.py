@@ -254,7 +254,7 @@ def test_unit_steps_that_lose_a_task_of_one_cell_are_told(vowels):
 
     part = SamplingRates().verdict(Results(records_of(SamplingRates(), "small", of_two_seeds(rows)))).parts[0]
     assert part.answer == "no"
-    assert "lstm, tones 0.45" in str(part)
+    assert "LSTM, tones 0.45" in str(part)
 
 
 def rates_rows(run, clock, euler):
@@ -294,12 +294,12 @@ def test_the_verdict_on_sampling_rates_compares_euler_steps_with_the_clock(clock
         "of both cells", "JapaneseVowels", "recall", "tones", "JapaneseVowels"
     ]  # fmt: skip
     assert [part.answer for part in parts] == answers
-    assert "| vowels | gru | softplus clock, given s | 0.9505" in tables_of(study, results)
+    assert "| JapaneseVowels | GRU | softplus clock, given s | 0.9505" in tables_of(study, results)
     assert draws(study.figures["accuracy"], results) is not None
     more = [one | {"key": f"har-{one['key']}", "point": one["point"] | {"source": "har"}} for one in records]  # as of vowels
     of_both = study.verdict(Results([*records, *(one for one in more if "vowels" in one["key"])]))
     assert len(of_both.parts) == len(parts) + 2
-    assert "gru, UCI HAR 0" in of_both.sentence
+    assert "GRU, UCI HAR 0" in of_both.sentence
 
 
 @pytest.mark.parametrize("cell", CELLS)

@@ -59,11 +59,12 @@ def test_the_verdict_follows_the_bits(gaps, answers):
 def test_tables_and_figures_compare_seed_by_seed():
     study, results = study_named("ollivier-metrics"), measured(1.0, 20.0)
     text = tables_of(study, results)
-    assert "| rbpm | sequences | tanh | 30 (30 to 30) |" in text  # paired, so that seeds make no interval
-    assert "| rbpm | sequences | logistic | 49 (49 to 49) |" in text
-    assert "| paper | ruop | tanh | -10 (-10 to -10) |" in text
-    assert "| ruop | weak | 0 (0) |" in text
-    assert "| natural | weak |" not in text
+    paired = "| RBPM | 0.01 of the metric of random symbols | tanh | 30 (30 to 30) |"  # so that seeds make no interval
+    assert paired in text
+    assert "| RBPM | 0.01 of the metric of random symbols | logistic | 49 (49 to 49) |" in text
+    assert "| 1, as in the paper | RUOP | tanh | -10 (-10 to -10) |" in text
+    assert "| RUOP | 0.01 | 0 (0) |" in text
+    assert "| natural | 0.01 |" not in text
     assert [ax.get_title(loc="left") for ax in draws(study.figures["regrets"], results).axes] == list(DAMPENINGS.values())
     with pytest.raises(NotEnoughError):
         study.verdict(Results(one for one in results.records if one["point"]["dampening"] != "sequences"))

@@ -49,6 +49,7 @@ FALL, LEARNED = 0.1, 0.85
 CELLS = ("gru", "lstm")
 RECORDINGS = {name: SOURCES[name].name for name in ("vowels", "har")}
 MADE = {"recall": "recall", "tones": "tones"}  # in which time is what is learned
+SHOWN = {"gru": "GRU", "lstm": "LSTM"}
 NO_WORSE = 0.02  # of accuracy
 Played = ClockedRecall | Tones | Recorded
 WAYS = {
@@ -83,7 +84,7 @@ class SamplingRates(Study):
             by={"task": "source", "cell": "cell", "run": "way"},
             columns=across("length", {f"s = {s:g}": s for s in LENGTHS}, "accuracy"),
             data="rows",
-            words=WAYS,
+            words=WAYS | RECORDINGS | SHOWN,
             sort=in_order(None, None, WAYS),
         ),
     )
@@ -148,7 +149,9 @@ class SamplingRates(Study):
         if min(found.mean for found in learned.values()) < LEARNED:
             raise NotEnoughError("the tasks have not been learned; a larger scale decides.")
         names = RECORDINGS | MADE
-        falls = {f"{cell}, {names[source]}": _falls(results, cell, source) for cell in CELLS for source in (*recorded, *MADE)}
+        falls = {
+            f"{SHOWN[cell]}, {names[source]}": _falls(results, cell, source) for cell in CELLS for source in (*recorded, *MADE)
+        }
         parts = [
             ClaimPart(
                 f"of both cells, two unit steps on samples twice as long lose less than {FALL:g} on every task",

@@ -82,21 +82,21 @@ class TallecFigure1(Study):
     tables = (
         Table(
             "Test loss in nats, sequences of length {length}; mean (least–largest) over runs.",
-            by={"clock": "panel", "maximum_warping": "warp"},
+            by={"clock": "panel", "largest warp": "warp"},
             columns={**across("model", MODELS, "loss"), "memoryless": first("memoryless"), "runs": len},
             data=chosen,
             sort=in_order(PANELS, None),
         ),
         Table(
             "Steps until an evaluation finds at most 0.1 nats, mean (least–largest) over runs, and the rate that was chosen.",
-            by={"clock": "panel", "maximum_warping": "warp"},
+            by={"clock": "panel", "largest warp": "warp"},
             columns=across("model", MODELS, _steps_and_rate),
             data=chosen,
             sort=in_order(PANELS, None),
         ),
         Table(
             "All rates: loss at the last evaluation on the way, and the test loss; mean (least–largest) over runs.",
-            by={"clock": "panel", "maximum_warping": "warp", "model": "model", "rate": "rate"},
+            by={"clock": "panel", "largest warp": "warp", "model": "model", "rate": "rate"},
             columns={"evaluation": "validation", "test": "loss"},
             data="rows",
             sort=in_order(PANELS, None, MODELS, None),
@@ -104,14 +104,14 @@ class TallecFigure1(Study):
     )
     figures: ClassVar = {
         "losses": Bands(
-            "Held-out loss over maximum_warping: the mean over runs, a band from least to largest, and what is lost "
+            "Held-out loss over the largest warp: the mean over runs, a band from least to largest, and what is lost "
             "without any memory. Where gates are worth something, their line stays on the ground.",
             x="warp",
             y="loss",
             panels=("panel", PANELS),
             lines=("model", (*MODELS, "memoryless")),
             data=with_memoryless,
-            x_label="maximum_warping",
+            x_label="largest warp, samples a symbol",
             y_label="test loss, nats",
             y_limits=(-0.08, 2.4),
         )

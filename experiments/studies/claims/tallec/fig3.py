@@ -31,6 +31,7 @@ __all__ = ["TallecFigure3"]
 
 LEFT, REACHED = 0.9, 1.5  # of the plateau
 EVEN, LONG = 500, 1000  # T of variable copy where the starts are even, and where chrono outperforms
+TASKS = {"copy": "copy", "variable-copy": "variable copy"}
 LARGELY = 1.0  # doublings
 
 
@@ -119,6 +120,7 @@ class TallecFigure3(Study):
             },
             data=lambda results: results.rows_with("loss"),
             sort=lambda task, T, start: (task, T, start),
+            words=TASKS,
         ),
     )
     figures: ClassVar = {
@@ -130,7 +132,7 @@ class TallecFigure3(Study):
             panels=("panel", "{}"),
             lines=("start", STARTS),
             data=lambda results: thinned(results.rows, ["task", "T", "start"]).assign(
-                panel=lambda rows: rows["task"] + ", T = " + rows["T"].astype(str)
+                panel=lambda rows: rows["task"].map(TASKS) + ", T = " + rows["T"].astype(str)
             ),
             x_label="steps",
             y_label="loss / plateau",

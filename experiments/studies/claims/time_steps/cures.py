@@ -23,7 +23,7 @@ from experiments.seeds import generator
 from experiments.studies.claims.time_steps import measures
 from experiments.studies.claims.time_steps.design import EULER, RHYTHM, DesignCell, configured
 from experiments.studies.claims.time_steps.prediction import predicted_r2
-from experiments.studies.claims.time_steps.tables import how_many, in_words, learned, lost, spread_of
+from experiments.studies.claims.time_steps.tables import NAMES, OTHER_STEPS, how_many, in_words, learned, lost, spread_of
 from experiments.studies.claims.training import learning_curve
 from experiments.studies.results import Results, where
 from experiments.studies.specs import Table, across
@@ -75,12 +75,14 @@ class StepCures(Study):
                 "learned": how_many,
             },
             data="rows",
+            words=NAMES | OTHER_STEPS,
         ),
         Table(
             "Validation loss after the training, of the first seed, by rate.",
             by={"step": "step", "dt/τ": "dt"},
             columns=across("rate", {f"rate {rate:g}": rate for rate in sorted((RATE, COMMON, *OTHERS))}, "validation"),
             data=lambda results: where(results.rows, training=AS_TRAINED, seed=0),
+            words=NAMES | OTHER_STEPS,
         ),
     )
 

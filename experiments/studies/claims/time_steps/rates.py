@@ -22,6 +22,7 @@ from experiments.studies.claims.time_steps.design import (
     configured,
     networks,
 )
+from experiments.studies.claims.time_steps.tables import NAMES, OTHER_STEPS
 from experiments.studies.claims.training import learning_curve
 from experiments.studies.folder import records_in
 from experiments.studies.results import Results
@@ -52,9 +53,10 @@ class StepRates(Study):
     tables = (
         Table(
             "Validation loss after the training, one seed.",
-            by={"task": "task", "units": "units", "step": "step", "dt/tau": "dt"},
+            by={"task": "task", "units": "units", "step": "step", "dt/τ": "dt"},
             columns=across("rate", {f"rate {rate:g}": rate for rate in RATES_TRIED}, "loss"),
             data="rows",
+            words=NAMES | OTHER_STEPS,
         ),
     )
 

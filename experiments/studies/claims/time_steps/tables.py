@@ -13,12 +13,25 @@ from experiments.studies.claims.time_steps.design import EULER, RHYTHM, TASKS
 from experiments.studies.results import groups, where
 from experiments.studies.specs import Table, only
 
-__all__ = ["LEARNED", "LOST", "NAMES", "TABLES", "gone", "how_many", "in_words", "learned", "lost", "resting", "spread_of"]
+__all__ = [
+    "LEARNED",
+    "LOST",
+    "NAMES",
+    "OTHER_STEPS",
+    "TABLES",
+    "gone",
+    "how_many",
+    "in_words",
+    "learned",
+    "lost",
+    "resting",
+    "spread_of",
+]
 
 LEARNED = 0.7  # of a score, where a guess is a half, or 0 for R^2
 MOVING = measures.MOVING
 NAMES = {"euler": "Euler", "heun": "Heun", "runge-kutta4": "Runge-Kutta", "exact": "exact"}
-OTHERS = {
+OTHER_STEPS = {
     "exponential-euler": "exponential Euler",
     "fitted-midpoint": "fitted midpoint",
     "etd2": "ETD2",
@@ -129,7 +142,7 @@ TABLES = (
             "learned": how_many,
         },
         data=lambda results: other_units(where(results.rows, kind="score", task=RHYTHM)),
-        words=NAMES | OTHERS,
+        words=NAMES | OTHER_STEPS,
         sort=lambda units, step, dt: (units, step, -dt),
     ),
     Table(
@@ -186,7 +199,7 @@ TABLES = (
             "others keep": others_keep,
         },
         data=only(kind="score", units="tanh"),
-        words=NAMES | OTHERS,
+        words=NAMES | OTHER_STEPS,
         sort=lambda step, dt: ([*NAMES, step].index(step), -dt),
     ),
 )
