@@ -51,11 +51,11 @@ inline void mapped(const Shared& shared, std::size_t which, std::size_t rows, To
 
 // By call, of each row: the state at which the field is called, and the slope there; on the way back their cotangents.
 struct FieldCalls {
-    std::vector<real* const*> states, slopes, of_states, of_slopes;
+    Array<real* const*> states, slopes, of_states, of_slopes;
     // Of methods that read derivatives at the start of a step: that by the time and its cotangent; by pair, two vectors whose products
     // add up to the cotangent of the Jacobian J; and what both are to the state.
     real *const *drift = nullptr, *const *of_drift = nullptr, *const *from_drift = nullptr, *const *from_jacobian = nullptr;
-    std::vector<real* const*> lefts, rights;
+    Array<real* const*> lefts, rights;
 
     virtual ~FieldCalls() = default;
     virtual void evaluate(std::size_t call, std::size_t rows) = 0;

@@ -33,7 +33,7 @@ class StepsBack : FieldCalls {
         }
     }
 
-    void run(const std::vector<TakenStep>& taken) {
+    void run(const Array<TakenStep>& taken) {
         if (!halves) return go_back(taken);
         halves->run(taken, pullback, of_projected);
         go_back(halves->steps);
@@ -55,7 +55,7 @@ class StepsBack : FieldCalls {
     }
 
   private:
-    void go_back(const std::vector<TakenStep>& taken) {
+    void go_back(const Array<TakenStep>& taken) {
         on = &taken;
         const std::size_t rows = taken.size();
         for (std::size_t m = 0; m < rows; ++m) dt[m] = real(taken[m].step.dt), starts[m] = taken[m].h, cotangents[m] = taken[m].of_h;
@@ -82,11 +82,11 @@ class StepsBack : FieldCalls {
     Field field;
     Owned<AttemptReturn> text;
     Rows y, k, kept, of_y, of_k, to_h;
-    std::vector<real> dt;
-    std::vector<const real*> starts, cotangents;
+    Array<real> dt;
+    Array<const real*> starts, cotangents;
     Rows of_start, of_stages, of_nodes;  // cotangents that come of these polynomials
     Owned<HalvesBack> halves;  // where steps became polynomials by half a step more each
-    const std::vector<TakenStep>* on = nullptr;
+    const Array<TakenStep>* on = nullptr;
 #if IMPLICIT
     DerivativesBack derivatives;
 

@@ -22,7 +22,7 @@ class Derivatives {
     void differentiate(std::size_t row, const real* x, const real* h) {
         const std::size_t n = model.width;
         std::memcpy(both.data(), x, model.columns * sizeof(real));  // with room beyond, which the caller's numbers have not
-        const std::vector<const real*> xs(MOST_ROWS, both.data());
+        const Array<const real*> xs(MOST_ROWS, both.data());
         for (std::size_t first = 0; first < n; first += MOST_ROWS) {
             const std::size_t count = smaller(MOST_ROWS, n - first);
             for (std::size_t m = 0; m < count; ++m) {
@@ -99,11 +99,11 @@ class Derivatives {
     const Model& model;
     const std::size_t each;
     Rows columns;
-    std::vector<real> dt;  // nobody's
+    Array<real> dt;  // nobody's
     Owned<Columns> by_state;
     Owned<Forward> by_input;
-    std::vector<Rows> jacobians;
-    std::vector<Factors> factors;
+    Array<Rows> jacobians;
+    Array<Factors> factors;
     Rows drifts;
     Numbers both, kept_by_input;
 };

@@ -33,7 +33,7 @@ class DerivativesBack {
             calls.lefts.push_back(lefts.at.data() + k * SLOTS), calls.rights.push_back(rights.at.data() + k * SLOTS);
     }
 
-    void begin(const std::vector<TakenStep>& taken) {
+    void begin(const Array<TakenStep>& taken) {
         on = &taken;
         for (std::size_t m = 0; m < taken.size(); ++m) at_start.differentiate(m, input(m), taken[m].h);
         if (reads_drift && solve.moves()) drift_again();
@@ -103,7 +103,7 @@ class DerivativesBack {
     Pullback of_along;
     Owned<InTime> in_time;
     Rows flow, kept_flow, both, of_both, kept, of, result;
-    const std::vector<TakenStep>* on = nullptr;
+    const Array<TakenStep>* on = nullptr;
 
     const real* input(std::size_t m) { return field.at((*on)[m].step.segment, (*on)[m].sample, (*on)[m].step.tau); }
     real acceleration(std::size_t m) const { return solve.acceleration((*on)[m].step.segment, (*on)[m].sample, (*on)[m].step.tau); }

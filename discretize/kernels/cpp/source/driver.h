@@ -14,8 +14,8 @@ inline void skip(const std::size_t*& numbers) {
 
 #if !LANEWISE
 inline Product product_of(const CtrnnProgram& p, const std::size_t*& numbers) {
-    std::vector<Affine> maps(*numbers++);
-    std::vector<std::size_t> depths;
+    Array<Affine> maps(*numbers++);
+    Array<std::size_t> depths;
     for (Affine& map : maps) {
         map.width = *numbers++;
         const std::size_t start = *numbers++;
@@ -24,7 +24,7 @@ inline Product product_of(const CtrnnProgram& p, const std::size_t*& numbers) {
             const std::size_t source = *numbers++, matrix = *numbers++;
             if (depths.size() <= source) depths.resize(source + 1);
             depths[source] = p.depths[matrix];
-            map.parts.emplace_back(source, p.matrix[matrix]);
+            map.parts.push_back({source, p.matrix[matrix]});
         }
     }
     return Layout(maps, depths);

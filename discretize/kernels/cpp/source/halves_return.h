@@ -8,14 +8,14 @@ namespace {
 
 class HalvesBack {
   public:
-    std::vector<TakenStep> steps;  // the halves
+    Array<TakenStep> steps;  // the halves
 
     explicit HalvesBack(const Solve& solve)
         : solve(solve), n(solve.model), field(solve, SLOTS, PARTS), states(PARTS * SLOTS, n.state), slopes(PARTS * SLOTS, n.state),
           kept(PARTS * SLOTS, n.kept), of_states(PARTS * SLOTS, n.state), of_slopes(PARTS * SLOTS, n.state), pulled(SLOTS, n.state) {}
 
     // Adds to the cotangents of the states after the steps; those after their halves are then in `steps`.
-    void run(const std::vector<TakenStep>& taken, Pullback& pullback, real* of_projected) {
+    void run(const Array<TakenStep>& taken, Pullback& pullback, real* of_projected) {
         steps.clear();
         for (std::size_t m = 0; m < taken.size(); ++m) begin(m, taken[m]);
         for (std::size_t part = 0; part < PARTS; ++part) pull(part, taken, pullback, of_projected);
@@ -24,7 +24,7 @@ class HalvesBack {
     }
 
     // Adds to the cotangents of the states before the steps.
-    void end(const std::vector<TakenStep>& taken) {
+    void end(const Array<TakenStep>& taken) {
         for (std::size_t m = 0; m < taken.size(); ++m) {
             add_to(taken[m].of_h, of_states[m], n.state);
             add_to(taken[m].of_h, steps[m].of_h, n.state);
@@ -62,7 +62,7 @@ class HalvesBack {
     }
 
     // Goes back through the slopes at one of the parts.
-    void pull(std::size_t part, const std::vector<TakenStep>& taken, Pullback& pullback, real* of_projected) {
+    void pull(std::size_t part, const Array<TakenStep>& taken, Pullback& pullback, real* of_projected) {
         const std::size_t rows = taken.size(), first = part * SLOTS;
         const auto tau = [&](std::size_t m) { return taken[m].step.tau + 0.5 * double(part) * taken[m].step.dt; };
         for (std::size_t m = 0; m < rows; ++m) {

@@ -72,7 +72,7 @@ class Flow {
 
 class Stages : FieldCalls {
   public:
-    Stages(Solve& solve, std::vector<Slot>& slots)
+    Stages(Solve& solve, Array<Slot>& slots)
         : solve(solve), n(solve.model), method(solve.method.given), slots(slots), flow(solve, 1), lanes(solve, n.width),
           numbers(5, lanes.size), ones(3, solve.slots), k(larger(method.calls, 2), lanes.size), asked(method.calls, lanes.size),
           text(method.attempt(solve.method.shared, 1)), row(n.state), read_segment(slots.size()) {
@@ -96,20 +96,20 @@ class Stages : FieldCalls {
     }
     real slope_at(std::size_t stage, std::size_t s, std::size_t i) { return k[stage][i * solve.slots + s]; }
 
-    void slopes_at_start(const std::vector<std::size_t>& those) {
+    void slopes_at_start(const Array<std::size_t>& those) {
         evaluate(those, 0, h, fresh);
         for (std::size_t s : those) lanes.take(k[0], s, fresh);  // others keep theirs, whatever their neighbours do
     }
 
     // The second slope, behind an Euler step.
-    void slopes_after_euler(const std::vector<std::size_t>& those) {
+    void slopes_after_euler(const Array<std::size_t>& those) {
         set_steps(those);
         lanes.each([&](std::size_t p, std::size_t s) { store(y + p, load(h + p) + load(step + s) * load(k[0] + p)); });
         evaluate(those, 1, y, k[1]);
     }
 
     // Into y, and how large the errors are.
-    void attempt(const std::vector<std::size_t>& those) {
+    void attempt(const Array<std::size_t>& those) {
         on = &those;
         set_steps(those);
         text->run(1, &h, step, *this, &y, &error);
@@ -135,18 +135,18 @@ class Stages : FieldCalls {
     Solve& solve;
     const Model& n;
     const CtrnnMethod& method;
-    std::vector<Slot>& slots;
+    Array<Slot>& slots;
     Flow flow;
     const Lanes lanes;
     Rows numbers, ones, k, asked;  // k and asked by call: the slopes, and the states that the attempt asks for them at
     real *const h = numbers[0], *const y = numbers[1], *const fresh = numbers[2], *const error = numbers[3], *const atol = numbers[4];
     real *const step = ones[0], *const size = ones[1], *const power = ones[2];
     const Owned<Attempt> text;
-    const std::vector<std::size_t>* on = nullptr;
+    const Array<std::size_t>* on = nullptr;
     Numbers row;
-    std::vector<std::size_t> read_segment;
+    Array<std::size_t> read_segment;
 
-    void set_steps(const std::vector<std::size_t>& those) {
+    void set_steps(const Array<std::size_t>& those) {
         for (std::size_t s : those) step[s] = real(slots[s].dt);
     }
 
@@ -154,7 +154,7 @@ class Stages : FieldCalls {
     void pull(std::size_t, std::size_t) override {}
 
     // The slopes of all slots at these states, of whom those count.
-    void evaluate(const std::vector<std::size_t>& those, double node, const real* at, real* to) {
+    void evaluate(const Array<std::size_t>& those, double node, const real* at, real* to) {
         for (std::size_t s : those) {
             const Slot& slot = slots[s];
             flow.read(0, s, slot.segment, slot.sample, slot.tau + node * slot.dt, slot.segment != read_segment[s]);
@@ -199,7 +199,7 @@ class StepsBack : FieldCalls {
         }
     }
 
-    void run(const std::vector<TakenStep>& taken) {
+    void run(const Array<TakenStep>& taken) {
         on = &taken;
         for (std::size_t s = 0; s < solve.slots; ++s) {
             lanes.set(h, s, in(s).h);
@@ -235,7 +235,7 @@ class StepsBack : FieldCalls {
     Numbers step, of_x;
     Rows k, y, of_k, of_y;  // by call
     const Owned<AttemptReturn> text;
-    const std::vector<TakenStep>* on = nullptr;
+    const Array<TakenStep>* on = nullptr;
     Numbers sums, row, x_row;
     const Numbers nothing = Numbers(n.width);
 

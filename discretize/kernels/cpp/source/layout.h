@@ -1,22 +1,25 @@
 // Lays weights out for products.
 #pragma once
 
-#include <utility>
-#include <vector>
-
 #include "packed.h"
+
+// Which source is multiplied, and by which matrix.
+struct MapPart {
+    std::size_t source;
+    const real* matrix;
+};
 
 // Affine maps of rows side by side, each of the sum of products of some sources with matrices (depth, width): laid out in panels
 // of up to TILE_VECTORS vectors of columns, which stay in registers while all of their sources are summed up.
 struct Affine {
     std::size_t width;
     const real* start;  // (width,), or null
-    std::vector<std::pair<std::size_t, const real*>> parts;  // which source, and the matrix
+    Array<MapPart> parts;
 };
 
 struct Layout : Product {
     // `depths`: of each source
-    Layout(const std::vector<Affine>& maps, const std::vector<std::size_t>& depths) {
+    Layout(const Array<Affine>& maps, const Array<std::size_t>& depths) {
         for (const Affine& map : maps) width += padded(map.width);
         start.resize(width);
         for (std::size_t k = 0, column = 0; k < maps.size();) {
@@ -39,19 +42,19 @@ struct Layout : Product {
     static bool of_the_same(const Affine& one, const Affine& other) {
         if (one.parts.size() != other.parts.size()) return false;
         for (std::size_t i = 0; i < one.parts.size(); ++i)
-            if (one.parts[i].first != other.parts[i].first) return false;
+            if (one.parts[i].source != other.parts[i].source) return false;
         return true;
     }
 
     // Columns of maps that begin at `column`, from the `offset`-th on.
-    void add_panel(const Affine* maps, std::size_t column, std::size_t offset, std::size_t across, const std::vector<std::size_t>& depths) {
+    void add_panel(const Affine* maps, std::size_t column, std::size_t offset, std::size_t across, const Array<std::size_t>& depths) {
         panels.push_back({column + offset, int(across / LANES), {}});
         Panel& panel = panels.back();
         std::size_t total = 0, room = 0;
-        for (const auto& part : maps->parts) total += depths[part.first];
+        for (const MapPart& part : maps->parts) total += depths[part.source];
         const std::size_t passes = larger(1, (total + DEPTH - 1 - DEPTH / 4) / DEPTH);
         for (std::size_t i = 0; i < maps->parts.size(); ++i) {
-            const std::size_t source = maps->parts[i].first, depth = depths[source];
+            const std::size_t source = maps->parts[i].source, depth = depths[source];
             for (std::size_t first = 0; first < depth;) {
                 if (!room) panel.passes.emplace_back(), room = (total + passes - 1) / passes;
                 const std::size_t units = smaller(room, depth - first);
@@ -72,7 +75,7 @@ struct Layout : Product {
             const std::size_t from = larger(begin, offset), end = smaller(begin + map->width, offset + across);
             for (std::size_t unit = 0; from < end && unit < units; ++unit)
                 std::memcpy(values.data() + at + unit * across + (from - offset),
-                            map->parts[part].second + (first + unit) * map->width + (from - begin), (end - from) * sizeof(real));
+                            map->parts[part].matrix + (first + unit) * map->width + (from - begin), (end - from) * sizeof(real));
         }
     }
 };

@@ -1,7 +1,7 @@
 // Factors of a dense matrix, with rows exchanged so that the largest number of a column is divided by.
 #pragma once
 
-#include <vector>
+#include <utility>
 
 #include "simd.h"
 
@@ -48,7 +48,7 @@ class Factors {
     static constexpr std::size_t PANEL = 4;
     const std::size_t n, stride;
     Numbers values, inverse;
-    std::vector<std::size_t> exchanged;
+    Array<std::size_t> exchanged;
 
     void eliminate(std::size_t column, std::size_t end) {
         std::size_t largest = column;

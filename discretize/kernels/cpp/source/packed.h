@@ -2,8 +2,6 @@
 // layout.h, which drivers alone need.
 #pragma once
 
-#include <vector>
-
 #include "simd.h"
 
 #if defined(__AVX512F__) || defined(__aarch64__)
@@ -20,11 +18,11 @@ struct Stretch { std::size_t source, first, units, at; };
 struct Panel {
     std::size_t column;
     int vectors;
-    std::vector<std::vector<Stretch>> passes;
+    Array<Array<Stretch>> passes;
 };
 
 struct Product {
     std::size_t width = 0;  // of all maps, each padded
     Numbers start, values;
-    std::vector<Panel> panels;
+    Array<Panel> panels;
 };

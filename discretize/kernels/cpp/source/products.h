@@ -7,7 +7,7 @@
 
 // y_m = from_m + the stretches of one pass; from[m] may be y[m].
 template <int rows, int vectors>
-inline void tile(const Product& product, const std::vector<Stretch>& pass, const real* const* const* sources, std::size_t first,
+inline void tile(const Product& product, const Array<Stretch>& pass, const real* const* const* sources, std::size_t first,
                  const real* const* from, real* const* y, std::size_t column) {
     vec total[rows][vectors];
     for (int m = 0; m < rows; ++m)

@@ -1,6 +1,8 @@
 // Computes the stages of a step of a few samples at once, each sample's numbers in its own row.
 #pragma once
 
+#include <utility>
+
 #include "solve.h"
 
 namespace {
@@ -67,7 +69,7 @@ inline bool is_rounding(real off, real from, real to, real share = 1) {
 
 class Stages {
   public:
-    Stages(Solve& solve, std::vector<Slot>& slots)
+    Stages(Solve& solve, Array<Slot>& slots)
         : solve(solve), n(solve.model), slots(slots), field(solve, SLOTS, 1), h(SLOTS, n.state), y(SLOTS, n.state),
           kept(SLOTS, n.kept), k(SLOTS * (solve.method.stages + 3), n.state), middle(solve.by_halves() ? SLOTS : 0, n.state), error(n.state),
           calls(*this, solve.method) {}
@@ -89,10 +91,10 @@ class Stages {
     const real* state(std::size_t s) { return h[s]; }
     real slope_at(std::size_t stage, std::size_t s, std::size_t i) { return slope(stage, s)[i]; }
 
-    void slopes_at_start(const std::vector<std::size_t>& on) { evaluate(on, 0, 0, h); }
+    void slopes_at_start(const Array<std::size_t>& on) { evaluate(on, 0, 0, h); }
 
     // The second slope, behind an Euler step.
-    void slopes_after_euler(const std::vector<std::size_t>& on) {
+    void slopes_after_euler(const Array<std::size_t>& on) {
         for (std::size_t s : on)
             for (std::size_t i = 0; i < n.state; i += LANES)
                 store(y[s] + i, load(h[s] + i) + real(slots[s].dt) * load(slope(0, s) + i));
@@ -111,7 +113,7 @@ class Stages {
     }
 
     // Makes polynomials of steps, before they are accepted.
-    void interpolate(const std::vector<std::size_t>& on) {
+    void interpolate(const Array<std::size_t>& on) {
         if (solve.by_halves()) return by_halves(on);
 #if !IMPLICIT
         for (std::size_t s : on) by_slopes(s);
@@ -126,7 +128,7 @@ class Stages {
     }
 
     // Into y.
-    void attempt(const std::vector<std::size_t>& on) {
+    void attempt(const Array<std::size_t>& on) {
 #if IMPLICIT
         for (std::size_t s : on) differentiate(s);
 #endif
@@ -138,7 +140,7 @@ class Stages {
   private:
     Solve& solve;
     const Model& n;
-    std::vector<Slot>& slots;
+    Array<Slot>& slots;
     Field field;
     Rows h, y, kept, k, middle;  // middle: states after half a step
     Numbers error;
@@ -152,11 +154,11 @@ class Stages {
         const CtrnnMethod& method;
         const Owned<Attempt> text;
         Rows asked, errors;
-        std::vector<real*> at, slopes_at;  // by call, of each row
+        Array<real*> at, slopes_at;  // by call, of each row
         std::array<const real*, SLOTS> starts{};
         std::array<real*, SLOTS> ends{}, errors_at{};
         std::array<real, SLOTS> dt{};
-        const std::vector<std::size_t>* on = nullptr;
+        const Array<std::size_t>* on = nullptr;
 
         Calls(Stages& stages, const WrittenMethod& method)
             : stages(stages), method(method.given), text(method.given.attempt(method.shared, SLOTS)),
@@ -168,7 +170,7 @@ class Stages {
 #endif
         }
 
-        void run(const std::vector<std::size_t>& slots) {
+        void run(const Array<std::size_t>& slots) {
             on = &slots;
             for (std::size_t m = 0; m < slots.size(); ++m) {
                 const std::size_t s = slots[m];
@@ -232,7 +234,7 @@ class Stages {
     }
 
     // Makes polynomials by half a step from the same state, and the slopes there and at the end.
-    void by_halves(const std::vector<std::size_t>& on) {
+    void by_halves(const Array<std::size_t>& on) {
         const bool known = solve.method.last_is_next;
         const std::size_t end = solve.method.end_slope, half = solve.method.stages + 1, whole = half + 1;
         if (!solve.method.reads_start) slopes_at_start(on);
@@ -296,7 +298,7 @@ class Stages {
 
     real*& slope(std::size_t stage, std::size_t s) { return k.at[stage * SLOTS + s]; }
 
-    void evaluate(const std::vector<std::size_t>& on, std::size_t stage, double node, const Rows& at) {
+    void evaluate(const Array<std::size_t>& on, std::size_t stage, double node, const Rows& at) {
         for (std::size_t m = 0; m < on.size(); ++m) {
             states[m] = at.at[on[m]];
             slopes[m] = slope(stage, on[m]);
@@ -305,7 +307,7 @@ class Stages {
     }
 
     // At these states, a row for each of the slots.
-    void evaluate(const std::vector<std::size_t>& on, real* const* at, real* const* to, double node, bool first = false) {
+    void evaluate(const Array<std::size_t>& on, real* const* at, real* const* to, double node, bool first = false) {
         for (std::size_t m = 0; m < on.size(); ++m) {
             const Slot& slot = slots[on[m]];
             field.read(0, m, slot.segment, slot.sample, slot.tau + node * slot.dt);

@@ -28,8 +28,8 @@ struct Forward {
 struct Place { std::size_t area, first, stride; };
 
 struct SumsSoFar {
-    std::vector<Numbers> areas;  // over samples: those of the same rows and columns side by side
-    std::vector<Place> sums;
+    Array<Numbers> areas;  // over samples: those of the same rows and columns side by side
+    Array<Place> sums;
 };
 
 struct Backward : SumsSoFar {
@@ -113,11 +113,11 @@ inline std::size_t roomy(std::size_t width) { return padded(width) + LANES; }
 struct Shared {
     const CtrnnProgram program;
     const std::size_t slots, across;      // samples of a row; from a number of theirs to the next, or from a vector of a row's to the next
-    std::vector<std::size_t> size, kept;  // that the text refers to; where the values that are kept of a row begin
+    Array<std::size_t> size, kept;  // that the text refers to; where the values that are kept of a row begin
     std::size_t total;                    // numbers that are kept of a row
-    std::vector<Numbers> vectors;         // padded
-    std::vector<Product> products;
-    std::vector<const std::size_t*> product_numbers;  // those that describe each product
+    Array<Numbers> vectors;         // padded
+    Array<Product> products;
+    Array<const std::size_t*> product_numbers;  // those that describe each product
     const Model* flow = nullptr;    // of equations
     mutable bool unsolved = false;  // whether one of these has no solution that was found
 
@@ -257,7 +257,7 @@ struct Increments {
     const std::size_t width, parts;
     const bool integral;
     Rows memo;
-    std::vector<const real*> w, z;
+    Array<const real*> w, z;
 
     Increments(std::size_t rows, std::size_t width, std::size_t parts, bool integral)
         : width(width), parts(parts), integral(integral), memo(rows, memo_of(width, parts)), w(rows), z(rows) {}

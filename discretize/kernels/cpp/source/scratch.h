@@ -1,8 +1,6 @@
 // Memory for what is computed for each of several samples.
 #pragma once
 
-#include <vector>
-
 #include "simd.h"
 
 // Rows of scratch, all 0. Each begins an odd number of cache lines after the last: at a power of two they would all meet in
@@ -15,7 +13,7 @@ struct Rows {
 
     std::size_t stride;
     Numbers values;
-    std::vector<real*> at;
+    Array<real*> at;
 
     Rows(std::size_t rows, std::size_t width) : stride(apart(width)), values(rows * stride), at(rows) {
         for (std::size_t m = 0; m < rows; ++m) at[m] = values.data() + m * stride;

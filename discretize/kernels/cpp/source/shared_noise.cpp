@@ -172,9 +172,9 @@ struct Cell {
 
 // The first level at which another half is wanted than the last time, which is kept in place of it.
 inline std::size_t first_other(const Cell& at, const real* columns, std::size_t part) {
-    const bool same = at.of[5] == 1 && std::equal(columns, columns + 4, at.of);
+    const bool same = at.of[5] == 1 && std::memcmp(columns, at.of, 4 * sizeof(real)) == 0;
     std::size_t other = same ? part ^ std::size_t(at.of[4]) : 0, level = at.levels + 1;
-    std::copy(columns, columns + 4, at.of);
+    std::memcpy(at.of, columns, 4 * sizeof(real));
     at.of[4] = real(part), at.of[5] = 1;
     if (!same) return 0;
     for (; other; other >>= 1) --level;

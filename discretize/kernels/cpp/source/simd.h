@@ -5,9 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <new>
-#include <utility>
-#include <vector>
+
+#include "array.h"
 
 #if defined(__FAST_MATH__)
 #error no -ffast-math: it takes nan and infinity for numbers, and cancels what rounds an exponent to a whole number
@@ -50,10 +49,8 @@ constexpr std::size_t larger(std::size_t a, std::size_t b) { return a < b ? b : 
 
 inline std::size_t padded(std::size_t n) { return (n + LANES - 1) / LANES * LANES; }
 
-// Written out lane by lane: a loop that sets them becomes as many instructions.
-template <std::size_t... lanes> inline vec splat(real s, std::index_sequence<lanes...>) { return vec{((void)lanes, s)...}; }
-
-inline vec splat(real s) { return splat(s, std::make_index_sequence<LANES>()); }
+// Not s + vec{}, which is 0 where s is -0, nor a loop over lanes, which becomes as many instructions.
+inline vec splat(real s) { return s - vec{}; }
 
 inline vec load(const real* p) {
     vec v;
@@ -63,20 +60,7 @@ inline vec load(const real* p) {
 
 inline void store(real* p, vec v) { std::memcpy(p, &v, sizeof v); }
 
-// Numbers that begin at a cache line, so that no vector lies across two of them.
-template <class T> struct InLines {
-    using value_type = T;
-    static constexpr std::align_val_t LINE{64};
-
-    InLines() = default;
-    template <class U> InLines(const InLines<U>&) {}
-    T* allocate(std::size_t n) { return static_cast<T*>(::operator new(n * sizeof(T), LINE)); }
-    void deallocate(T* p, std::size_t) { ::operator delete(p, LINE); }
-    template <class U> bool operator==(const InLines<U>&) const { return true; }
-    template <class U> bool operator!=(const InLines<U>&) const { return false; }
-};
-
-using Numbers = std::vector<real, InLines<real>>;
+using Numbers = Array<real>;
 
 // The first n lanes, the rest 0.
 inline vec load(const real* p, std::size_t n) {

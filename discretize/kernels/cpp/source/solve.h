@@ -156,10 +156,10 @@ struct Slot {
 
 struct Sample {
     CtrnnReport said{};
-    std::vector<Step> steps;
+    Array<Step> steps;
     Numbers states;       // before each of them
     Numbers nodes;        // (steps, NODES, state), where these become polynomials
-    std::vector<double> begins;  // when they begin, where later blocks read them
+    Array<double> begins;  // when they begin, where later blocks read them
     Numbers h, error;     // where it failed, and the error of a last try that was rejected
 };
 
@@ -170,7 +170,7 @@ struct Solve {
     const std::size_t slots;  // of a group
     const WrittenMethod method;
     const std::size_t columns;  // of the input alone, without the past
-    std::vector<Sample> samples;
+    Array<Sample> samples;
     std::size_t last_segment;  // beyond the one in which a sample failed nobody has to go; read and set by all threads
     std::size_t landed = 0;    // segments that are done, of all samples together; likewise
 
@@ -402,7 +402,7 @@ struct TakenStep {
 // at the deadline.
 template <typename Slots, typename Begin, typename Round>
 bool by_slots(const Slots& slots, std::size_t& next, std::size_t end, double deadline, Begin begin, Round round) {
-    std::vector<std::size_t> on;
+    Array<std::size_t> on;
     do {
         on.clear();
         for (std::size_t s = 0; s < slots.size(); ++s) {

@@ -25,7 +25,7 @@ class SolverState {
         stages.begin();
         const bool done = by_slots(
             slots, next, end, deadline, [this](std::size_t s, std::size_t sample) { begin(s, sample); },
-            [this](std::vector<std::size_t>& on) { round(on); });
+            [this](Array<std::size_t>& on) { round(on); });
         if (done) stages.end();
         return done;
     }
@@ -33,10 +33,10 @@ class SolverState {
   private:
     Solve& solve;
     const Model& n;
-    std::vector<Slot> slots;
+    Array<Slot> slots;
     Stages stages;
     std::size_t next, end;
-    std::vector<std::size_t> unknown, new_ones, going, taken_now, polynomials;  // of a round
+    Array<std::size_t> unknown, new_ones, going, taken_now, polynomials;  // of a round
     std::size_t longest = 0;  // steps of one sample so far, for which the next one has room from the start
 
     void begin(std::size_t s, std::size_t sample) {
@@ -69,7 +69,7 @@ class SolverState {
         solve.samples[slot.sample].said.step = slot.step;
     }
 
-    void round(std::vector<std::size_t>& on) {
+    void round(Array<std::size_t>& on) {
         unknown.clear(), new_ones.clear(), going.clear();
         for (std::size_t s : on) {
             if (!slots[s].known && (solve.method.reads_start || !slots[s].begun)) unknown.push_back(s);
@@ -96,7 +96,7 @@ class SolverState {
         return [this, stage, s](std::size_t i) { return stages.slope_at(stage, s, i); };
     }
 
-    void first_steps(const std::vector<std::size_t>& on) {
+    void first_steps(const Array<std::size_t>& on) {
         if (solve.given.first_step > 0) {
             for (std::size_t s : on) slots[s].step = solve.given.first_step, slots[s].begun = true;
             return;
@@ -184,7 +184,7 @@ class SolverState {
     }
 
     // Keeps accepted steps, before they are taken, as far as there is room.
-    void keep(const std::vector<std::size_t>& accepted) {
+    void keep(const Array<std::size_t>& accepted) {
         polynomials.clear();
         for (std::size_t s : accepted) {
             const Slot& slot = slots[s];
@@ -249,7 +249,7 @@ class Return {
     bool run(double deadline) {
         return by_slots(
             slots, next, end, deadline, [this](std::size_t s, std::size_t sample) { begin(s, sample); },
-            [this](std::vector<std::size_t>& on) { round(on); });
+            [this](Array<std::size_t>& on) { round(on); });
     }
 
     const Solve& solve;
@@ -267,8 +267,8 @@ class Return {
     std::size_t next, end;
     Rows of_h, starts;
     Numbers given;
-    std::vector<Slot> slots;
-    std::vector<TakenStep> taken;  // of a round
+    Array<Slot> slots;
+    Array<TakenStep> taken;  // of a round
 
     void begin(std::size_t s, std::size_t sample) {
         slots[s] = {true, sample, solve.samples[sample].steps.size(), solve.given.segments + 1};
@@ -291,7 +291,7 @@ class Return {
         slot.taken = false;
     }
 
-    void round(const std::vector<std::size_t>& on) {
+    void round(const Array<std::size_t>& on) {
         taken.clear();
         for (std::size_t s : on) {
             const Slot& slot = slots[s];
@@ -325,8 +325,8 @@ struct Task {
 // Work on groups of samples.
 template <class Group> class Running : public Task {
   public:
-    std::vector<Owned<Group>> groups;
-    std::vector<char> done;
+    Array<Owned<Group>> groups;
+    Array<char> done;
 
     template <class Make> Running(const Solve& solve, std::size_t share, Make make) : threads(solve.given.threads) {
         const std::size_t batch = solve.given.batch;

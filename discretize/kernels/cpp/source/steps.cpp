@@ -75,9 +75,9 @@ struct Run {
 // Rows on their way in a step: which they are, and what they read and write.
 struct Live {
     std::size_t rows = 0;
-    std::vector<std::size_t> which;
-    std::vector<real> dt;
-    std::vector<real*> x, h, kept, next;
+    Array<std::size_t> which;
+    Array<real> dt;
+    Array<real*> x, h, kept, next;
 
     explicit Live(std::size_t most) : which(most), dt(most), x(most), h(most), kept(most), next(most) {}
 
@@ -123,8 +123,8 @@ void backwards(const Run& run, const real* kept, const CtrnnGradients& to, Backw
     const CtrnnSequence& p = run.given;
     Rows x(rows, roomy(p.inputs)), of_h(rows, roomy(p.state)), to_h(rows, roomy(p.state)), to_x(rows, roomy(p.inputs));
     Live live(rows);
-    std::vector<real*> cotangent(rows), at_x(rows);
-    std::vector<real> to_dt(rows);
+    Array<real*> cotangent(rows), at_x(rows);
+    Array<real> to_dt(rows);
     std::size_t waiting = 0;  // rows that are yet to be summed
     for (std::size_t step = run.steps; step-- > 0;) {
         live.rows = 0;
@@ -164,7 +164,7 @@ void backwards(const Run& run, const real* kept, const CtrnnGradients& to, Backw
 
 // The runs of all networks, their weights laid out.
 struct Networks {
-    std::vector<Owned<Run>> runs;
+    Array<Owned<Run>> runs;
     bool enough;
 
     Networks(const CtrnnSequence* p, std::size_t networks, bool back) : runs(networks) {
@@ -221,7 +221,7 @@ EXPORTED int ctrnn_steps_backwards(const CtrnnSequence* p, std::size_t networks,
         if (weights > LARGE) share = larger(share, batch < 64 ? 16 : 32);
         const std::size_t groups = (batch + share - 1) / share, most = smaller(MOST_ROWS, share);
         const std::size_t together = larger(1, TOGETHER / most) * most;
-        std::vector<SumsSoFar> done(networks * groups);
+        Array<SumsSoFar> done(networks * groups);
         const bool summed = in_parallel(networks * groups, threads, [&](std::size_t item) {
             const std::size_t k = item / groups, group = item % groups, end = smaller(batch, (group + 1) * share);
             auto step_of = backward_of(runs[k].shared, most, together / most);

@@ -41,7 +41,7 @@ class Evaluator {
 
   private:
     const std::size_t columns, together;
-    std::vector<real> dt;  // nobody's
+    Array<real> dt;  // nobody's
     Owned<Forward> step_of;
 };
 
@@ -74,6 +74,6 @@ class Pullback {
 
   private:
     Rows of_x;
-    std::vector<real> dt;
+    Array<real> dt;
     Owned<Backward> step_of;
 };
