@@ -176,6 +176,26 @@ def compared() -> Iterator[Entry]:
     )
 
 
+def added() -> Iterator[Entry]:
+    """What is left of slow forgetting where the linear term stays."""
+    past, kept = Symbol("k", positive=True), (1 + h0**2 * (1 - exp(-2 * t))) ** Rational(-1, 2)
+    path = h0 * exp(-t) * kept
+    yield paper("intro, added").says(
+        "The higher degree term is added to existing models: with the linear term beside it, dh/dt = -h - h^3, the memory decays "
+        "more slowly than e^(-(t - t0)).",
+        Less(1, (1 + h0**2 * past) ** Rational(-3, 2), region={past: (0, 1)}),
+        reading=Correction(
+            "It takes the place of the linear term, as section V has it. Beside it the memory is e^(-(t - t0)) times "
+            "(1 + h0^2 (1 - e^(-2 (t - t0))))^(-3/2), which is below 1: exponential still, and less than without the new term.",
+            Solves((Eq(h.diff(t), -h - h**3),), {h: path}, (S.Zero, {h: h0})),
+            Equal(Derivative(path, h0), exp(-t) * kept**3),
+            Less((1 + h0**2 * past) ** Rational(-3, 2), 1, True, {past: (0, 1)}),
+        ),
+        remark="k = 1 - e^(-2 (t - t0)), t0 = 0",
+        quote="We add the higher degree term into existing RNNs to derive a new family of models",
+    )
+
+
 def cells() -> Iterator[Entry]:
     """Eqs. (22) to (24)."""
     slowly, twin = fields.leaky(decay=fields.power_decay(r)).substitute(alpha=a), fields.leaky().substitute(alpha=a)
@@ -232,6 +252,24 @@ def gated() -> Iterator[Entry]:
         Equal(one - (1 - f) * Abs(one) ** r * one, f * one, {r: S.Zero}),
         mutation=changed("1 - f read as f", lhs=one - f * Abs(one) ** r * one),
         quote=r"\mathbf{h}_{t-1}-(\mathbf{1}-\mathbf{f}_{t})\odot|\mathbf{h}_{t-1}|^{r}\mathbf{h}_{t-1}",
+    )
+    step, size = Symbol("w", positive=True), Symbol("h", positive=True)
+    yield paper("sec. V, extends").says(
+        "It naturally extends to gated RNNs: as f h does, h - (1 - f) |h|^r h comes nearer to 0, or stays, for r = 2.",
+        Less((size - (1 - f) * size**3) ** 2, size**2, region={f: (0, 1), size: (0, 4)}),
+        reading=Correction(
+            "For states below (2/(1 - f))^(1/r): the factor is 1 - (1 - f) |h|^r, and beyond that size each step throws a state "
+            "further out. A GRU's states, which are below 1 as it stands, get there: from 1/2, with f = 0 and candidates near 1 "
+            "and then near -1, to 11/8 and -2.2, whose square is above 2.",
+            Equal(size - (1 - f) * size**r * size, (1 - (1 - f) * size**r) * size),
+            Less((1 - step) ** 2, 1, True, {step: (0, 2)}),
+            Less(1, (1 - (2 + u)) ** 2, True),
+            Equal(size - size**3 + 1, Rational(11, 8), {size: Rational(1, 2)}),
+            Equal(size - size**3 - 1, Rational(-1139, 512), {size: Rational(11, 8)}),
+            Less(2, Rational(1139, 512) ** 2, True),
+        ),
+        remark='see "result 6, diverges" of this project',
+        quote="it naturally extends to general gated RNNs",
     )
     yield paper("sec. VI-A, r = 2").says(
         "With r = 2 the term |h|^r h is h^3.",
