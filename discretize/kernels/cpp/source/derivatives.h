@@ -9,7 +9,8 @@ class Derivatives {
   public:
     Derivatives(const Model& model, std::size_t rows, std::size_t each)
         : model(model), each(each), columns(MOST_ROWS, 2 * model.width + 2 * LANES), dt(1),
-          by_state(model.by_state->program.columns(*model.by_state, MOST_ROWS)), drifts(rows, model.state), both(roomy(2 * model.columns)) {
+          by_state(model.by_state->program.columns(*model.by_state, MOST_ROWS)), drifts(rows, model.state), both(roomy(2 * model.columns)),
+          xs(MOST_ROWS, both.data()) {
         for (std::size_t row = 0; row < rows; ++row) jacobians.emplace_back(model.width, model.state);
         for (std::size_t row = 0; row < rows * each; ++row) factors.emplace_back(model.width);
         if (model.by_input) {
@@ -22,7 +23,6 @@ class Derivatives {
     void differentiate(std::size_t row, const real* x, const real* h) {
         const std::size_t n = model.width;
         std::memcpy(both.data(), x, model.columns * sizeof(real));  // with room beyond, which the caller's numbers have not
-        const Array<const real*> xs(MOST_ROWS, both.data());
         for (std::size_t first = 0; first < n; first += MOST_ROWS) {
             const std::size_t count = smaller(MOST_ROWS, n - first);
             for (std::size_t m = 0; m < count; ++m) {
@@ -106,4 +106,5 @@ class Derivatives {
     Array<Factors> factors;
     Rows drifts;
     Numbers both, kept_by_input;
+    const Array<const real*> xs;  // the same of all rows
 };

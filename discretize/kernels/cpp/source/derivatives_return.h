@@ -125,7 +125,7 @@ class DerivativesBack {
     }
 
     void on_a_clock(std::size_t rows) {
-        std::array<real*, SLOTS> starts{};
+        FixedArray<real*, SLOTS> starts{};
         for (std::size_t m = 0; m < rows; ++m) {
             const TakenStep& taken = (*on)[m];
             starts[m] = const_cast<real*>(taken.h);  // which is read only

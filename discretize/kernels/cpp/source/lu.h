@@ -1,8 +1,6 @@
 // Factors of a dense matrix, with rows exchanged so that the largest number of a column is divided by.
 #pragma once
 
-#include <utility>
-
 #include "simd.h"
 
 // P M = L U, of a square matrix that is written row by row. A singular one gives what is not finite.
@@ -34,12 +32,12 @@ class Factors {
             const real found = v[k];
             for (std::size_t i = 0; i < k; i += LANES) store(v + i, load(v + i, k - i) - found * load(row + i, k - i), k - i);
         }
-        for (std::size_t k = n; k-- > 0;) std::swap(v[k], v[exchanged[k]]);
+        for (std::size_t k = n; k-- > 0;) swap_values(v[k], v[exchanged[k]]);
     }
 
     // M u = v, likewise.
     void solve(real* v) {
-        for (std::size_t k = 0; k < n; ++k) std::swap(v[k], v[exchanged[k]]);
+        for (std::size_t k = 0; k < n; ++k) swap_values(v[k], v[exchanged[k]]);
         for (std::size_t k = 0; k < n; ++k) v[k] -= product((*this)[k], v, k);
         for (std::size_t k = n; k-- > 0;) v[k] = (v[k] - product((*this)[k] + k + 1, v + k + 1, n - k - 1)) * inverse[k];
     }
@@ -57,7 +55,7 @@ class Factors {
         exchanged[column] = largest;
         real* pivot = (*this)[column];
         if (largest != column)
-            for (std::size_t i = 0; i < n; ++i) std::swap(pivot[i], (*this)[largest][i]);
+            for (std::size_t i = 0; i < n; ++i) swap_values(pivot[i], (*this)[largest][i]);
         inverse[column] = real(1) / pivot[column];
         for (std::size_t row = column + 1; row < n; ++row) {
             real* at = (*this)[row];

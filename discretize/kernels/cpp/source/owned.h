@@ -1,14 +1,14 @@
 // Holds an object on the heap that is nobody else's. Not from <memory>, which takes a tenth of the time of a driver to compile.
 #pragma once
 
-#include <utility>
+#include "array.h"
 
 template <class T> class Owned {
   public:
     Owned(T* object = nullptr) : object(object) {}
     Owned(Owned&& other) noexcept : object(other.object) { other.object = nullptr; }
     Owned& operator=(Owned&& other) noexcept {
-        std::swap(object, other.object);
+        swap_values(object, other.object);
         return *this;
     }
     ~Owned() { delete object; }

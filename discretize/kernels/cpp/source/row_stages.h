@@ -1,8 +1,6 @@
 // Computes the stages of a step of a few samples at once, each sample's numbers in its own row.
 #pragma once
 
-#include <utility>
-
 #include "solve.h"
 
 namespace {
@@ -123,8 +121,8 @@ class Stages {
     double factor(std::size_t, double q) const { return __builtin_pow(q, -1 / solve.method.order); }
 
     void accept(std::size_t s) {
-        std::swap(h.at[s], y.at[s]);
-        if (solve.method.last_is_next) std::swap(slope(0, s), slope(solve.method.end_slope, s));
+        swap_values(h.at[s], y.at[s]);
+        if (solve.method.last_is_next) swap_values(slope(0, s), slope(solve.method.end_slope, s));
     }
 
     // Into y.
@@ -147,7 +145,7 @@ class Stages {
 #if !IMPLICIT
     Rows inside{2, n.state}, known{5, n.state};  // of a step as a polynomial
 #endif
-    std::array<real*, SLOTS> states{}, slopes{};  // of an evaluation
+    FixedArray<real*, SLOTS> states{}, slopes{};  // of an evaluation
     // A method's calls of the field, for the slots that take a step.
     struct Calls final : FieldCalls {
         Stages& stages;
@@ -155,9 +153,9 @@ class Stages {
         const Owned<Attempt> text;
         Rows asked, errors;
         Array<real*> at, slopes_at;  // by call, of each row
-        std::array<const real*, SLOTS> starts{};
-        std::array<real*, SLOTS> ends{}, errors_at{};
-        std::array<real, SLOTS> dt{};
+        FixedArray<const real*, SLOTS> starts{};
+        FixedArray<real*, SLOTS> ends{}, errors_at{};
+        FixedArray<real, SLOTS> dt{};
         const Array<std::size_t>* on = nullptr;
 
         Calls(Stages& stages, const WrittenMethod& method)
@@ -189,8 +187,8 @@ class Stages {
         }
         void pull(std::size_t, std::size_t) override {}
 #if IMPLICIT
-        std::array<real*, SLOTS> drifts{};
-        std::array<real, SLOTS> speeds{};
+        FixedArray<real*, SLOTS> drifts{};
+        FixedArray<real, SLOTS> speeds{};
 
         void factor(std::size_t which, std::size_t m, real a, real b) override {
             stages.stiff->factor((*on)[m], a, b * speeds[m], which);
@@ -239,13 +237,13 @@ class Stages {
         const std::size_t end = solve.method.end_slope, half = solve.method.stages + 1, whole = half + 1;
         if (!solve.method.reads_start) slopes_at_start(on);
         for (std::size_t s : on) {
-            std::swap(y.at[s], middle.at[s]), slots[s].dt /= 2;
-            if (known) std::swap(slope(end, s), slope(whole, s));
+            swap_values(y.at[s], middle.at[s]), slots[s].dt /= 2;
+            if (known) swap_values(slope(end, s), slope(whole, s));
         }
         calls.run(on);
         for (std::size_t s : on) {
-            std::swap(y.at[s], middle.at[s]), slots[s].dt *= 2;
-            if (known) std::swap(slope(end, s), slope(half, s)), std::swap(slope(end, s), slope(whole, s));
+            swap_values(y.at[s], middle.at[s]), slots[s].dt *= 2;
+            if (known) swap_values(slope(end, s), slope(half, s)), swap_values(slope(end, s), slope(whole, s));
         }
         if (!known) evaluate(on, half, 0.5, middle), evaluate(on, whole, 1, y);
         for (std::size_t s : on) join(s, slope(0, s), slope(half, s), slope(known ? end : whole, s));

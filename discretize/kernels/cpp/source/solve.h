@@ -1,8 +1,6 @@
 // A solve along an input whose pieces are polynomials of time: what was given, and the field as its samples read it.
 #pragma once
 
-#include <array>
-
 #include <time.h>  // not <chrono>, <atomic> and <cmath>, which take as long to compile as a field's program
 
 #include "written_method.h"
@@ -104,7 +102,7 @@ struct CtrnnReport {
 namespace {
 
 // Of the rows of a piece.
-using Shares = std::array<real, MOST_TERMS>;
+using Shares = FixedArray<real, MOST_TERMS>;
 
 // Chebyshev's polynomials T_0, T_1, ... at z; and their derivatives, times `rate`.
 Shares polynomials(std::size_t terms, double z) {
@@ -137,7 +135,7 @@ constexpr std::size_t NODES = 6;
 struct Seen {
     const real* nodes;
     real* of_nodes;
-    std::array<real, NODES> weights, rates, bends;
+    FixedArray<real, NODES> weights, rates, bends;
 };
 
 struct Step {
@@ -289,7 +287,7 @@ struct Solve {
         }
         return found;
     }
-    using Weights = std::array<real, NODES> Seen::*;
+    using Weights = FixedArray<real, NODES> Seen::*;
     // All states of the past, or with other weights their derivatives, with room beyond for a vector.
     void read_past(std::size_t segment, std::size_t sample, double tau, real* to, Weights weights = &Seen::weights) const {
         const std::size_t width = model.width;

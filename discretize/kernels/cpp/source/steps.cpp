@@ -149,7 +149,7 @@ void backwards(const Run& run, const real* kept, const CtrnnGradients& to, Backw
                     live.next.data(), at_x.data(), to_dt.data());
         for (std::size_t i = 0; i < live.rows; ++i) {
             const std::size_t m = live.which[i], row = step * p.batch + first + m;
-            std::swap(of_h.at[m], to_h.at[m]);
+            swap_values(of_h.at[m], to_h.at[m]);
             if (to.x) copy(to_x[m], to.x + row * p.inputs, p.inputs);
             if (to.dt) to.dt[row] = to_dt[i] / real(p.substeps);
         }
@@ -227,7 +227,7 @@ EXPORTED int ctrnn_steps_backwards(const CtrnnSequence* p, std::size_t networks,
             auto step_of = backward_of(runs[k].shared, most, together / most);
             for (std::size_t first = group * share; first < end; first += most)
                 backwards(runs[k], kept + k * keep, to[k], *step_of, together, first, smaller(most, end - first));
-            done[item] = std::move(*step_of);  // and no room of the pass
+            done[item] = static_cast<SumsSoFar&&>(*step_of);  // and no room of the pass
         });
         return !(summed && in_parallel(networks, threads, [&](std::size_t k) {
             SumsSoFar& total = done[k * groups];
