@@ -4,6 +4,9 @@ r"""A Rosenbrock pair for stiff fields: no equation to iterate on, one Jacobian 
     h_1 = h + sum_j a_8j u_j + u_8          error = u_8
 
 L-stable and stiffly accurate: a unit that forgets fast ends a step of any length where it should be.
+
+Products with C, which are up to 147, all but cancel. They are summed in double precision: in float32 their rounding is an error
+of 1e-5 of dt f, for which steps were shortened.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from ctrnn import checks
 from discretize.solvers.segments import SlopeFunction
 from discretize.solvers.tableaus import Attempt, EmbeddedMethod, weighted
 
@@ -78,12 +82,21 @@ class Rodas5P(EmbeddedMethod):
             value = slope(tau if slope.steady else tau + node * dt, at) if us else first
             if drift is not None and from_time:
                 value = torch.add(value, drift, alpha=from_time)
-            right = step * value if not us else step * value + weighted(couplings, us)
-            us.append(solve(GAMMA * right))
+            us.append(solve(GAMMA * _coupled(step * value, couplings, us)))
         return Attempt(at + us[-1], us[-1], None)
 
     def attempt_cost(self, slope: SlopeFunction, state: int) -> int:
         return super().attempt_cost(slope, state) + (not slope.steady)
+
+
+def _coupled(right: Tensor, couplings: tuple[float, ...], us: list[Tensor]) -> Tensor:
+    """Return right + sum_j C_j u_j, summed in double precision where the device has it."""
+    if not us:
+        return right
+    total = right.to(checks.time_dtype(right.device))
+    for coupling, u in zip(couplings, us, strict=True):
+        total = torch.add(total, u.to(total.dtype), alpha=coupling)
+    return total.to(right.dtype)
 
 
 def _solver(step: Tensor, jacobian: Tensor) -> Callable[[Tensor], Tensor]:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from discretize.kernels.cpp.sums import SumAreas
 from discretize.kernels.cpp.text import CppText
-from discretize.kernels.record.functions import FUNCTIONS, number
+from discretize.kernels.record.functions import expression, number
 from discretize.kernels.record.phases import Phase, ProgramValues, phases
 from discretize.kernels.record.recording import UnknownOperation
 from discretize.kernels.record.values import CALLS, EQUATIONS, READY, Axes, Value, ancestors
@@ -152,9 +152,9 @@ class RowPass:
             return names[value]
 
         for value in phase.values:
-            expression = FUNCTIONS[value.operation](*map(read, value.of))
+            text = expression(value.operation, map(read, value.of), value.settings)
             name = names[value] = f"v{len(names)}"
-            body.append(f"const vec {name} = {expression};")
+            body.append(f"const vec {name} = {text};")
             if value in phase.stored:
                 before.append(f"real* to_{name} = {self.target(value)};")
                 exact = f", {self.size(width)} - i" if self.placed.get(value, ("", False))[1] else ""

@@ -6,9 +6,9 @@ A truth is the number 1 or 0. What is nan stays nan, as in torch.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 
-__all__ = ["CHEAP", "FUNCTIONS", "number"]
+__all__ = ["CHEAP", "FUNCTIONS", "expression", "number"]
 
 
 def number(value: float) -> str:
@@ -79,3 +79,12 @@ FUNCTIONS: dict[str, Callable[..., str]] = CHEAP | {
     "remainder": _call("remainder_of"),
     "round": _by_lane("nearbyint"),
 }
+
+
+def expression(operation: str, arguments: Iterable[str], settings: Sequence[float] = ()) -> str:
+    """Write a function of the numbers of a unit, which are called so."""
+    if operation == "weighted_sum":
+        return (
+            f"narrowed({' + '.join(f'widened({part}) * {weight!r}' for part, weight in zip(arguments, settings, strict=True))})"
+        )
+    return FUNCTIONS[operation](*arguments)

@@ -96,7 +96,7 @@ class RosenbrockTableau(NamedTuple):
             states.append(_sum(pool, [h, _weighted(pool, row, us)]) if us else h)
             value = _sum(pool, [pool.given(f"slope {k}", width), _weighted(pool, [of_time], [moved])])
             right = _times(pool, dt, value)
-            right = _sum(pool, [right, _weighted(pool, couplings, us)]) if us else right
+            right = pool.make("weighted_sum", [right, *us], width, (1.0, *couplings)) if us else right
             us.append(solved(pool.make("mul", [gamma, right], width), False))
         *to_states, to_end = _cotangents(pool, width, stages + 1)
         gradients = {"h": _sum(pool, [to_end, *to_states])}

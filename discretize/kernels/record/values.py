@@ -14,6 +14,7 @@ r"""Represent what a recorded step computes for one sample as values over units,
     pull_jacobian           the cotangent of J, a sum of such products, back to the state; pull_drift: that of the other one
     solution                of an equation u = a + tau F(u), of the input, a, tau and a guess; solution_pull: a cotangent's A^-T q
     increments              of a Brownian path over a part of a cell, `discretize.noise.operation`: W's, or those of its integral
+    weighted_sum            of numbers of each unit, in double precision whatever these have
     any other name          a function of the numbers of each unit, `discretize.kernels.record.functions`
 
 Equal values are one value: what two formulas share is computed once.
@@ -147,7 +148,7 @@ class ValuePool:
             pieces = list(layouts.pop())
             places = [sum(pieces[:k]) for k in range(len(pieces))]
             return self.cat(
-                self.make(operation, [value if value.width == 1 else self.slice(value, at, size) for value in of], size)
+                self.make(operation, [value if value.width == 1 else self.slice(value, at, size) for value in of], size, settings)
                 for at, size in zip(places, pieces, strict=True)
             )
         return None
@@ -160,7 +161,8 @@ class ValuePool:
         if value.operation == "cat":
             return self.cat(self._pieces(value, first, width))
         if value.by_unit and all(map(_falls_apart, value.of)):
-            return self.make(value.operation, [of if of.width == 1 else self.slice(of, first, width) for of in value.of], width)
+            parts = [of if of.width == 1 else self.slice(of, first, width) for of in value.of]
+            return self.make(value.operation, parts, width, value.settings)
         piece: Value | None = None
         if value.operation == "slice":
             piece = self.slice(value.of[0], value.settings[0] + first, width)

@@ -6,10 +6,11 @@ Only what Triton has on every device, its interpreter too: no libdevice. A truth
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 
-__all__ = ["FUNCTIONS", "number", "preamble"]
+__all__ = ["FUNCTIONS", "expression", "number", "preamble"]
 
 REALS = {torch.float32: "tl.float32", torch.float64: "tl.float64"}
 TERMS = {torch.float32: 10, torch.float64: 18}  # of series at arguments up to 1/2 and 1/3: the next term is less than rounding
@@ -62,6 +63,14 @@ FUNCTIONS: dict[str, str] = {
     "remainder": "remainder({a}, {b})",
     "fmod": "fmod({a}, {b})",
 }
+
+
+def expression(operation: str, arguments: Sequence[str], settings: Sequence[float] = ()) -> str:
+    """Write an operation of these arguments."""
+    if operation == "weighted_sum":
+        parts = (f"({part}).to(tl.float64) * {weight!r}" for part, weight in zip(arguments, settings, strict=True))
+        return f"({' + '.join(parts)}).to(REAL)"
+    return FUNCTIONS[operation].format(**dict(zip("abc", arguments, strict=False)))
 
 
 def preamble(dtype: torch.dtype) -> str:

@@ -12,7 +12,7 @@ from math import sqrt
 
 from discretize.kernels.record.recording import UnknownOperation
 from discretize.kernels.record.values import READY, REDUCTIONS, Value, ancestors
-from discretize.kernels.triton.functions import FUNCTIONS, number
+from discretize.kernels.triton.functions import FUNCTIONS, expression, number
 from discretize.kernels.triton.lines import Lines, Needs, padded
 from discretize.kernels.triton.products import Product, write_dots, write_sums
 
@@ -168,13 +168,13 @@ class Pass:
             self.out.store(name, f"{at} + {place}", size)
 
     def _function(self, value: Value, first: int, width: int) -> str:
-        if value.operation not in FUNCTIONS:
+        if value.operation not in (*FUNCTIONS, "weighted_sum"):
             raise UnknownOperation(f"its code uses {value.operation}, which no kernel for GPUs is written for")
         parts = [self.piece(part) if part.width == 1 else self.piece(part, first, width) for part in value.of]
-        expression = FUNCTIONS[value.operation].format(**dict(zip("abc", parts, strict=False)))
+        text = expression(value.operation, parts, value.settings)
         if width > 1 and all(part.width == 1 for part in value.of):
-            expression = f"({expression}) + tl.zeros([1, {padded(width)}], REAL)"
-        return self.out.named(expression)
+            text = f"({text}) + tl.zeros([1, {padded(width)}], REAL)"
+        return self.out.named(text)
 
     def _increments(self, value: Value, first: int, width: int) -> str:
         """By the bridge of one halving after the other, as `discretize/noise/brownian.py`."""

@@ -84,6 +84,8 @@ def numbers(values, given):
                 found[value] = of[1] / of[0]
             case "jacobian_outer":
                 found[value] = of[0] * of[1]
+            case "weighted_sum":
+                found[value] = sum(map(mul, value.settings, of))
             case operation:
                 found[value] = {"add": add, "mul": mul}[operation](*of)
     return [found[value] for value in values]

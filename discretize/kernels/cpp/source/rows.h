@@ -165,6 +165,12 @@ inline vec remainder_of(vec a, vec b) {
     return (rest != real(0)) & ((rest < real(0)) ^ (b < real(0))) ? rest + b : rest;
 }
 
+typedef double wide __attribute__((vector_size(LANES * sizeof(double))));
+
+inline wide widened(vec v) { return __builtin_convertvector(v, wide); }
+
+inline vec narrowed(wide v) { return __builtin_convertvector(v, vec); }
+
 inline void add_units(real* to, const real* from, std::size_t n) {
     for (std::size_t i = 0; i < n; i += LANES) store(to + i, load(to + i) + load(from + i));
 }
