@@ -21,7 +21,7 @@ from experiments.studies.claims.training import STARTS, learning_curve, started
 from experiments.studies.results import Results, groups
 from experiments.studies.specs import Bands, Table
 from experiments.studies.study import Point, Row, Run, Sizes, Study, data_path, grid, words_beside
-from experiments.studies.verdicts import ERROR, ClaimPart, ClaimVerdict, Compared, EveryComparison, need_intervals
+from experiments.studies.verdicts import ClaimPart, ClaimVerdict, Compared, EveryComparison, need_intervals
 
 __all__ = ["SHAKESPEARE", "TallecFigure7"]
 
@@ -31,7 +31,7 @@ SHAKESPEARE, TEXT8 = "tinyshakespeare/input.txt", "text8/text8"
 LONGEST = {**dict.fromkeys(LSTMS, 8.0), "rhn": 11.0}
 MARGIN = 0.1  # bits
 PRINTED = {"standard": 1.38, "chrono": 1.37}  # bits, an LSTM on text8
-BESIDE = ERROR / (2 * len(LSTMS) + 1)  # the chance of error by which evaluations answer, beside all comparisons of the study
+BESIDE = 0.05 / (2 * len(LSTMS) + 1)  # the chance of error by which evaluations answer, beside all comparisons of the study
 
 
 def in_bits(results: Results) -> pd.DataFrame:
