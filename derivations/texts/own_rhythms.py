@@ -208,6 +208,17 @@ def slow_gates() -> Iterator[Entry]:
         mutation=changed("1 - G read as 2 (1 - G)", upper=slope.subs(G, 1 / (1 + v / 2)), rewritten=None),
         remark="with G = 1/(1 + v + u), u > 0, which is every gate of G v < 1 - G; at equality it still does not fall",
     )
+    q = Symbol("q", positive=True)
+    fall = 1 - G - G * v * q
+    yield own("result 22, falling", given=("w = -v < 0", "G >= 1")).says(
+        "h + G (tanh(w h + b) - h) falls in h where G >= 1, so that it is not chaotic there either: only gates below 1 "
+        "bring chaos to this unit.",
+        Equal(Derivative(step, h), fall.subs(q, 1 - tanh(b - v * h) ** 2)),
+        Less(fall.subs(G, 1 + u), S.Zero, True),
+        Less(fall.subs(G, 1), S.Zero, True),
+        mutation=changed("1 + u read as 1/(1 + u)", lower=fall.subs(G, 1 / (1 + u))),
+        remark="q = 1 - tanh^2 > 0; what falls rises where it is taken twice",
+    )
 
 
 def rereading() -> Iterator[Entry]:
