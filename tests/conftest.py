@@ -25,8 +25,8 @@ def pytest_configure(config):
     config.pluginmanager.register(covering)
     # Processes that tests start wait for one another in vain where each takes all cores for small products.
     os.environ.setdefault("OMP_NUM_THREADS", str(THREADS))
-    # The same kernels, built in a third of the time, of which linking by the default linker would be a tenth; the long tests have
-    # them as users do. Workers are given the variable.
+    # The same kernels, built in less than half of the time, to which linking by the default linker would add a quarter; the long
+    # tests have them as users do. Workers are given the variable.
     if config.option.markexpr == "not slow":
         settings.load_profile("every day")
     if config.option.markexpr == "not slow" and not hasattr(config, "workerinput"):
