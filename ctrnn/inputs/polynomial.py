@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Self
+from typing import NamedTuple, Protocol, Self
 
 import torch
 from torch import Tensor
@@ -25,10 +25,12 @@ from ctrnn.own_code import computes_as
 __all__ = [
     "MOST_COMPARED",
     "MOST_TERMS",
+    "PathError",
     "PolynomialPath",
     "coefficients",
-    "gives",
+    "name_of",
     "nodes",
+    "path_error",
     "polynomial_of",
     "seen_by_steps",
     "terms_needed",
@@ -40,6 +42,8 @@ TIMES_AT_ONCE = 512  # of these
 SPARE = 2  # coefficients beyond the last that matters, by which a polynomial is known
 ROUNDING = 16  # times what a float leaves out
 AT_ENDS = 4  # times that, where a polynomial is evaluated near the ends of a piece
+COARSE, FINEST = 1e-3, 1e-9  # tolerances: from where on steps shorten, and until where times of comparison follow them
+STEPS_ORDER = 5  # of the methods whose steps shorten so
 
 
 class PolynomialPath(SampledPath):
@@ -104,16 +108,18 @@ def polynomial_of(path: Path) -> HeldPath | LinearPath | PolynomialPath | str:
     return (HeldPath if terms == 1 else PolynomialPath).unchecked(polynomial.flatten(0, 1), path.knots)
 
 
-def seen_by_steps(edges: Tensor, longest: float) -> Tensor | None:
+def seen_by_steps(edges: Tensor, longest: float, rtol: float = COARSE) -> Tensor | None:
     """Return times in each segment, both ends among them; None if there would be more than `MOST_COMPARED`.
 
-    They are no further apart than half of the segment, half of the longest step, and a `MOST_TERMS`th of all segments.
+    They are no further apart than half of the segment, half of the longest step, and a `MOST_TERMS`th of all segments; where rtol
+    is smaller than 1e-3 by as much less as steps of order 5 are shorter.
 
     Shape:   edges (segments + 1,) or (segments + 1, batch) -> (n,) or (n, batch).
     """
     edges = edges.detach()
     lengths = edges.diff(dim=0)
-    finest = min(longest / 2, float(lengths.sum(0).max()) / MOST_TERMS)
+    shorter = min(max(rtol, FINEST) / COARSE, 1.0) ** (1 / STEPS_ORDER)
+    finest = min(longest / 2, float(lengths.sum(0).max()) * shorter / MOST_TERMS)
     counts = torch.ceil(lengths.reshape(len(lengths), -1).amax(1) / finest).clamp(min=2)
     if float(counts.sum()) > MOST_COMPARED:
         return None
@@ -124,10 +130,30 @@ def seen_by_steps(edges: Tensor, longest: float) -> Tensor | None:
     return torch.cat([edges[of] + lengths[of] * (share[:, None] if edges.dim() > 1 else share), edges[-1:]])
 
 
-def gives(polynomial: Path, path: Path, times: Tensor, rtol: float = 0.0) -> bool:
-    """Return whether a polynomial of a path gives it at times (n,) or (n, batch), whatever it was made of.
+class PiecewiseFunction(Protocol):
+    """What is read by piece: a path, or the speed of a clock."""
 
-    It does to rounding of what is largest on a piece; and, where the path grows or falls, as an exponential does, to rtol of
+    @property
+    def knots(self) -> Tensor: ...
+    def gather(self, k: Tensor, /) -> Data: ...
+    def evaluate(self, data: Data, t: Tensor, /) -> Tensor: ...
+
+
+class PathError(NamedTuple):
+    """Where a path differs from its polynomials, by how much, and how much it may there."""
+
+    time: float
+    difference: float
+    allowed: float
+
+    def __str__(self) -> str:
+        return f"{self.difference:.2g} at t = {self.time:.6g}, where {self.allowed:.2g} would be rounding"
+
+
+def path_error(polynomial: Path, path: PiecewiseFunction, times: Tensor, rtol: float = 0.0) -> PathError | None:
+    """Return where a path differs from a polynomial that was made of it, of times (n,) or (n, batch); None if nowhere.
+
+    It may by rounding of what is largest on a piece; and, where the path grows or falls, as an exponential does, by rtol of
     what is largest until half a piece later, and from half a piece earlier on: solutions may be as small as it is.
     """
     with torch.no_grad():
@@ -145,9 +171,18 @@ def gives(polynomial: Path, path: Path, times: Tensor, rtol: float = 0.0) -> boo
             near = rows_of(until, later.clamp(max=len(until) - 1))
             near = torch.minimum(near, rows_of(since, (later - 1 - 2 * (MOST_TERMS // 2)).clamp(min=0)))
             changing = rows_of(rounding.expand_as(allowed), k).clamp(min=rtol / 8) * near
-            if not bool((off <= torch.minimum(rows_of(allowed, k), changing)).all()):
-                return False
-    return True
+            most = torch.minimum(rows_of(allowed, k), changing).expand_as(off)
+            if not bool((off <= most).all()):
+                return _worst(off, most, t)
+    return None
+
+
+def _worst(off: Tensor, most: Tensor, t: Tensor) -> PathError:
+    share = torch.where(off <= most, 0.0, (off / most).nan_to_num(math.inf, math.inf))
+    place = int(share.argmax())
+    times = t if t.dim() > 1 else t[:, None]
+    time = times[..., None].expand(len(off), -1, off.shape[-1]).expand_as(off)
+    return PathError(*(float(x.reshape(-1)[place]) for x in (time, off, most)))
 
 
 def nodes(terms: int) -> Tensor:
@@ -179,16 +214,26 @@ def terms_needed(values: Callable[[int], Tensor], rounding: Tensor) -> int | Non
     return None
 
 
+def name_of(path: Path) -> str:
+    """Return the class of the path that a user made, of one that was made of it for a solve."""
+    while (type(path).__name__.startswith("_") or isinstance(path, MappedPath)) and hasattr(path, "path"):
+        path = path.path
+    return type(path).__name__
+
+
 def _terms(path: Path) -> int | str:
     probe = path.probe()
     if _values(probe, 1).requires_grad:
-        return f"gradients are wanted through a {type(path).__name__}, whose pieces are no known polynomials"
+        return f"gradients are wanted through a {name_of(path)}, whose pieces are no known polynomials"
     with torch.no_grad():
         terms = terms_needed(lambda count: _values(probe, count), _rounding(path))
-    return terms or f"a {type(path).__name__} has pieces that {MOST_TERMS} terms of a polynomial do not give to rounding"
+    return terms or (
+        f"kernels read a {name_of(path)} as polynomials of up to {MOST_TERMS} terms between its knots, which do not give it to "
+        "rounding; knots where it changes fast would make its pieces shorter"
+    )
 
 
-def _rounding(path: Path) -> Tensor:
+def _rounding(path: PiecewiseFunction) -> Tensor:
     """Bound the rounding of the values on each piece, and of the times in it: (pieces,)."""
     knots = path.knots.detach().reshape(len(path.knots), -1)
     widths = knots.diff(dim=0)
@@ -196,7 +241,7 @@ def _rounding(path: Path) -> Tensor:
     return ROUNDING * (torch.finfo(_values(path, 1).dtype).eps + torch.finfo(torch.float64).eps * late.amax(1))
 
 
-def _values(path: Path, count: int) -> Tensor:
+def _values(path: PiecewiseFunction, count: int) -> Tensor:
     """Evaluate a path at the nodes of each piece: (pieces, count, batch, feature)."""
     pieces = len(path.knots) - 1
     k = torch.arange(pieces, device="cpu").repeat_interleave(count)

@@ -15,13 +15,16 @@ from torch import Tensor
 from ctrnn import HeldPath, LinearPath, VectorField
 from ctrnn.fields.parts import projects_affinely
 from ctrnn.inputs.derived import for_many
-from ctrnn.inputs.path import Path, piece_numbers
+from ctrnn.inputs.path import Data, Path
 from ctrnn.inputs.polynomial import (
+    MOST_COMPARED,
     MOST_TERMS,
+    PathError,
     PolynomialPath,
     coefficients,
-    gives,
+    name_of,
     nodes,
+    path_error,
     polynomial_of,
     seen_by_steps,
     terms_needed,
@@ -35,7 +38,9 @@ from discretize.solvers.segments import Chain
 __all__ = ["Pieces", "projected_of", "readable", "reads_samples", "rows_of_pieces"]
 
 Pieces = HeldPath | LinearPath | PolynomialPath  # what a kernel reads
-NO_POLYNOMIAL = f"{{}} is no polynomial of {MOST_TERMS} terms between {{}}, at times half as far apart as steps can be"
+
+
+OF_CLOCK = "a clock's `speed`", "knots or requested times"  # of a function, which has no knots, its pieces end at these
 
 
 class _WithProjection(VectorField):
@@ -188,19 +193,34 @@ def _compared(polynomial: Pieces | str, path: Path, chain: Chain, control: StepC
     """Return a path's polynomials, or a reason if they differ from it at times at which steps would read it."""
     if isinstance(polynomial, str) or polynomial is path or path.degree is not None:
         return polynomial
-    times = _seen(chain.edges, path, control.max_step)
-    if times is not None and gives(polynomial, path, times, control.rtol):
-        return polynomial
-    return NO_POLYNOMIAL.format(f"a {type(path).__name__}", "its knots")
+    times, name = _seen(chain.edges, path, control), f"a {name_of(path)}"
+    if times is None:
+        return _too_many(name, control)
+    error = path_error(polynomial, path, times, control.rtol)
+    return polynomial if error is None else _no_polynomial(name, "knots", error)
 
 
-def _seen(edges: Tensor, path: Path, longest: float) -> Tensor | None:
+def _too_many(name: str, control: StepControl) -> str:
+    return (
+        f"{name} would be read at more than {MOST_COMPARED} times: steps of at most {control.max_step:g} are short for this solve"
+    )
+
+
+def _no_polynomial(name: str, knots: str, error: PathError | None) -> str:
+    off = "do not give it to rounding" if error is None else f"are off by {error}"
+    return (
+        f"kernels read {name} as polynomials of up to {MOST_TERMS} terms between its {knots}, which {off}; {knots} where it "
+        "changes fast, or by powers of ten, would make its pieces shorter"
+    )
+
+
+def _seen(edges: Tensor, path: Path, control: StepControl) -> Tensor | None:
     """Return the times of `seen_by_steps`.
 
     Sequences that share the knots of a path have their times joined: of those that are closer than times of one sequence, to a
     factor of two, one is kept.
     """
-    times = seen_by_steps(edges, longest)
+    times = seen_by_steps(edges, control.max_step, control.rtol)
     if times is None or times.dim() == 1 or path.knots.dim() > 1:
         return times
     apart = torch.cat([times.diff(dim=0), times[-1:] - times[-2:-1]])
@@ -217,25 +237,41 @@ def _speeds(chain: Chain, control: StepControl) -> np.ndarray | str | None:
         rounding = torch.full((len(chain),), 16 * torch.finfo(torch.float64).eps, device="cpu")
         terms = terms_needed(lambda count: _speeds_at(chain, nodes(count))[..., None], rounding)
         if terms is None:
-            return f"the clock's `speed` is no polynomial of {MOST_TERMS} terms, to rounding, between the times of this solve"
+            return _no_polynomial(*OF_CLOCK, None)
         found = coefficients(_speeds_at(chain, nodes(terms)))
-        if chain.speed.path.degree is None and not _gives_speeds(found, chain, control.max_step):
-            return NO_POLYNOMIAL.format("the clock's `speed`", "the times of this solve")
+        if isinstance(reason := _compared_speeds(found, chain, control), str):
+            return reason
     found = found.movedim(1, -1)
     return np.ascontiguousarray((found if chain.own else found[:, 0]).numpy())
 
 
-def _gives_speeds(found: Tensor, chain: Chain, longest: float) -> bool:
-    """Return whether (segments, terms, batch) coefficients give the speeds at times at which steps would read them."""
+class _SegmentSpeed:
+    """The speed of a clock by the number of a segment."""
+
+    def __init__(self, speed: SegmentInput, edges: Tensor) -> None:
+        self.speed, self.knots = speed, edges
+
+    def gather(self, k: Tensor) -> tuple[Tensor]:
+        pieces = self.speed.pieces
+        return (pieces.gather(0, k) if pieces.dim() > 1 else pieces[k],)
+
+    def evaluate(self, data: Data, t: Tensor) -> Tensor:
+        path, (pieces,) = self.speed.path, data
+        found = path.evaluate(path.gather(pieces.flatten()), t.flatten()).double()
+        return found.reshape(*pieces.shape, 1) if pieces.dim() > 1 else found.reshape(-1, 1, 1)
+
+
+def _compared_speeds(found: Tensor, chain: Chain, control: StepControl) -> str | None:
+    """Return why (segments, terms, batch) coefficients do not give the speeds at times at which steps would read them."""
     assert chain.speed is not None
-    edges, path, times = chain.edges.detach(), chain.speed.path, seen_by_steps(chain.edges, longest)
+    if chain.speed.path.degree is not None:
+        return None
+    edges, times = chain.edges.detach(), seen_by_steps(chain.edges, control.max_step, control.rtol)
     if times is None:
-        return False
-    polynomial, k = PolynomialPath.unchecked(found.flatten(0, 1)[..., None], edges), piece_numbers(edges, times)
-    speeds = polynomial.evaluate(polynomial.gather(k), times[..., None] if chain.own else times).reshape(times.shape)
-    pieces = chain.speed.pieces.gather(0, k) if chain.speed.pieces.dim() > 1 else chain.speed.pieces[k]
-    expected = path.evaluate(path.gather(pieces.flatten()), times.flatten()).reshape(times.shape)
-    return bool(((speeds - expected).abs() <= 1e3 * torch.finfo(torch.float64).eps * expected.abs().amax()).all())
+        return _too_many(OF_CLOCK[0], control)
+    polynomial = PolynomialPath.unchecked(found.flatten(0, 1)[..., None], edges)
+    error = path_error(polynomial, _SegmentSpeed(chain.speed, edges), times, control.rtol)
+    return None if error is None else _no_polynomial(*OF_CLOCK, error)
 
 
 def _speeds_at(chain: Chain, shares: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ from ctrnn.inputs.derived import for_many
 from ctrnn.inputs.function import FunctionPath
 from ctrnn.inputs.held import HeldPath
 from ctrnn.inputs.path import Path
-from ctrnn.inputs.polynomial import gives, polynomial_of, seen_by_steps
+from ctrnn.inputs.polynomial import path_error, polynomial_of, seen_by_steps
 from discretize.solvers.past import Lag
 from discretize.trajectory import Trajectory
 
@@ -117,5 +117,5 @@ class Beginning:
         with torch.no_grad():  # a delay that is a function of time is one of a single time
             seen = [lag.before(t) for lag in self.lags for t in ((shared,) if isinstance(lag.delay, Tensor) else shared)]
         edges = torch.cat([ends, *(each.reshape(-1) for each in seen)]).clamp(*ends).unique()
-        times = seen_by_steps(edges, self.max_step)
-        return polynomial if times is not None and gives(polynomial, path, times, self.rtol) else path
+        times = seen_by_steps(edges, self.max_step, self.rtol)
+        return polynomial if times is not None and path_error(polynomial, path, times, self.rtol) is None else path

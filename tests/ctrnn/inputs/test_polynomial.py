@@ -86,7 +86,7 @@ def test_affine_maps_go_through_the_coefficients():
 
 def test_what_is_no_polynomial_is_said_so():
     spike = ctrnn.FunctionPath(lambda t: 1 / (1e-4 + (t - 2) ** 2)[None, None], (0.0, 5.0), 1)
-    assert "a FunctionPath has pieces that 32 terms" in polynomial_of(spike)
+    assert "a FunctionPath as polynomials of up to 32 terms between its knots, which do not" in polynomial_of(spike)
     weight = torch.ones(1, 1, requires_grad=True)
     learned = ctrnn.FunctionPath(lambda t: weight * t.sin().float(), (0.0, 5.0), 1)
     assert "gradients are wanted through a FunctionPath" in polynomial_of(learned)

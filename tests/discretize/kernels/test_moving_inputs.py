@@ -65,7 +65,9 @@ def test_what_keeps_a_clock_from_the_kernel_is_said():
     h0 = torch.zeros(4, 5, dtype=torch.float64)
     said = {
         "gradients to knots, or to the clock's `speed`, are wanted, and": lambda t: 1 + slope * t,
-        "the clock's `speed` is no polynomial of 32 terms": lambda t: 1 / (1e-4 + (t - 2) ** 2),
+        "a clock's `speed` as polynomials of up to 32 terms between its knots or requested times, which do not": lambda t: (
+            1 / (1e-4 + (t - 2) ** 2)
+        ),
     }
     for why, speed in said.items():
         stats = integrate(field, path, h0, TS, speed=speed, rtol=1e-2, atol=1e-2).stats
@@ -163,7 +165,7 @@ def test_a_pulse_that_short_steps_see_is_left_out_by_no_kernel(of, times, until,
         area = math.sqrt(math.pi) / 2 * width * (math.erf(0.53 / width) + math.erf(0.47 / width))
         assert_close(solved.hs[times - 1], torch.full((2, 1), 1 + area), rtol=0, atol=1e-6)
         assert solved.stats["engine"] == engine, solved.stats["engine_why"]
-        assert engine == "compiled" or "at times half as far apart as steps can be" in solved.stats["engine_why"]
+        assert engine == "compiled" or "1 at t = 0.47, where" in solved.stats["engine_why"]
 
 
 def test_a_pulse_at_a_requested_time_which_steps_read_is_left_out_by_no_kernel():
@@ -226,6 +228,35 @@ def test_a_pulse_after_a_wild_piece_is_judged_by_its_own_piece():
     path, ts = ctrnn.FunctionPath(value, (0, 2), 1, knots=[1.0]), torch.linspace(0, 2, 201)
     by = [integrate(Forgetful(1, 1), path, torch.zeros(1, 1, dtype=torch.float32), ts, fused=fused) for fused in (True, False)]
     assert_close(by[0].hs[147:149], by[1].hs[147:149], rtol=1e-3, atol=0)
+
+
+def test_a_clock_that_was_fast_is_judged_by_what_it_is_later():
+    """dh/dt = c'(t) from t = 1 on, where c' is 1e-4, and a thousandth of that more in a pulse; before, 1e6."""
+
+    def speed(t):
+        return torch.where(t < 1, 1e6, 1e-4 * (1 + 1e-3 * torch.exp(-(((t - 1.47) / 0.01) ** 2))))
+
+    path, h0 = ctrnn.HeldPath(torch.tensor([0.0, 1.0]).double()[:, None, None], [0.0, 1.0, 2.0]), torch.zeros(1, 1).double()
+    solved = integrate(Adds(1, 1), path, h0, [0.0, 1.0, 2.0], speed=speed, max_step=0.005, rtol=1e-9, atol=1e-15)
+    assert_close(float(solved.hs[-1]), 1e-4 * (1 + 1e-5 * math.sqrt(math.pi)), rtol=1e-7, atol=0)
+    assert "a clock's `speed` as polynomials" in solved.stats["engine_why"]
+
+
+@pytest.mark.parametrize(("rtol", "engine"), [(1e-3, "compiled"), (1e-7, "steps")])
+def test_a_function_is_compared_at_as_many_times_as_a_tolerance_has_steps(rtol, engine):
+    # A 48th of the solve, between a 32nd and the next: of tight steps every second one saw such a pulse, of kernels none.
+    path = ctrnn.FunctionPath(lambda t: torch.clamp(1 - ((t - 0.578) / 0.009) ** 2, min=0).reshape(1, 1) + 1, (0, 1), 1)
+    solved = integrate(Relaxes(1, 1), path, torch.zeros(1, 1), [0.0, 1.0], rtol=rtol, atol=rtol)
+    assert solved.stats["engine"] == engine, solved.stats["engine_why"]
+
+
+def test_refusing_a_function_says_where_it_is_no_polynomial_and_what_would_help():
+    path = ctrnn.FunctionPath(lambda t: (1 + torch.exp(-(((t - 0.25) / 0.001) ** 2))).expand(2, 1), (0, 1), 1)
+    words = (
+        r"kernels read a FunctionPath as polynomials of up to 32 terms between its knots, which are off by 1 at t = 0\.25, where"
+    )
+    with pytest.raises(ValueError, match=words + r".*; knots where it changes fast, or by powers of ten, would"):
+        integrate(Adds(1, 1), path, torch.zeros(2, 1), torch.linspace(0, 1, 201), fused="always")
 
 
 @pytest.mark.parametrize("of", ["input", "clock"])
