@@ -32,6 +32,7 @@ __all__ = ["DOCS", "indexed", "page", "pages", "record"]
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 GONE = "gone, and with them the commit that trained them; what is here was kept of them"
+NO_COMMIT = "; the commit that trained them was not kept"
 
 
 def record(report: StudyReport, docs: Path = DOCS) -> None:
@@ -51,7 +52,8 @@ def page(study: Study, docs: Path = DOCS) -> str:
     words, found = read_words(folder), Found.read(folder)
     # No links: the site would copy each file, three megabytes in all.
     kept = [f"`docs/tables/{study.name}/{name}`" for name in ("runs.csv", "rows.csv") if (folder / name).exists()]
-    text = found.markdown(study, lambda figure: f"../figures/{_file(study.name, figure)}", words, " and ".join(kept) or GONE)
+    records = " and ".join(kept) + (NO_COMMIT if not found.commits else "") if kept else GONE
+    text = found.markdown(study, lambda figure: f"../figures/{_file(study.name, figure)}", words, records)
     return f"# {words.title}\n\n{text}\n"
 
 

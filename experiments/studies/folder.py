@@ -26,6 +26,7 @@ from experiments.studies.study import KEY, Record, Run, RunMeasures
 from experiments.usage import UsageError
 
 __all__ = [
+    "COMMIT",
     "PROCESSOR_SECONDS",
     "claimed",
     "configuration_of",
@@ -39,6 +40,7 @@ __all__ = [
 ]
 
 PROCESSOR_SECONDS = "processor seconds"  # of a run, in what a record says of how it was made
+COMMIT = "commit"  # of the code that a run was begun with, there too; none of an installed copy
 MEASURED = "measured"  # what a run's configuration has beside those of `Configuration`
 CLAIM = ".claim"  # held by the process that works on a run
 PARTS: dict[str, type | tuple[type, ...]] = {
@@ -137,7 +139,7 @@ def keep(folder: Path, run: Run, measured: RunMeasures, made: Mapping[str, str])
         "rows": [dict(row) for row in measured.rows],
         "seconds": float(measured.seconds),
         "diverged": measured.diverged,
-        "made": {**made, **_threads_in(place)},
+        "made": {**made, **_begun_with(place)},
     }
     if (odd := _odd_cell(record)) is not None:
         raise TypeError(f"a measured value must be a number, words, a truth value, None or a list of numbers, got {odd}.")
@@ -145,10 +147,14 @@ def keep(folder: Path, run: Run, measured: RunMeasures, made: Mapping[str, str])
     (place / "error.txt").unlink(missing_ok=True)
 
 
-def _threads_in(place: Path) -> dict[str, str]:
-    """Return the threads that a training was begun with, and so went on with, whatever this call has; {} where not known."""
-    threads = (read_json(place / "config.json") or {}).get("threads")
-    return {"threads": str(threads)} if isinstance(threads, int) else {}
+def _begun_with(place: Path) -> dict[str, str]:
+    """Return the threads and the commit that a training was begun with, whatever this call has; nothing of what is not known."""
+    found = read_json(place / "config.json") or {}
+    threads, commit = found.get("threads"), found.get(COMMIT)
+    return {
+        **({"threads": str(threads)} if isinstance(threads, int) else {}),
+        **({COMMIT: commit} if isinstance(commit, str) else {}),
+    }
 
 
 def fail(folder: Path, key: str, traceback: str) -> None:

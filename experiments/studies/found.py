@@ -57,6 +57,7 @@ class Found:
     cost: str
     machine: str
     versions: str
+    commits: str = ""
 
     @property
     def verdict(self) -> ClaimVerdict:

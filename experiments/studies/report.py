@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from experiments.reports.spreads import NotEnoughError
 from experiments.reports.svg import inline_svg, with_colours
-from experiments.studies.folder import PROCESSOR_SECONDS, records_in
+from experiments.studies.folder import COMMIT, PROCESSOR_SECONDS, records_in
 from experiments.studies.found import Found
 from experiments.studies.registry import study_named
 from experiments.studies.results import Results
@@ -86,6 +86,7 @@ class StudyReport:
             cost=self.cost,
             machine=self.machine,
             versions=self.versions,
+            commits=self.commits,
         )
 
     def svg(self, name: str) -> str:
@@ -126,6 +127,12 @@ class StudyReport:
     @property
     def versions(self) -> str:
         return self._made(VERSIONS)
+
+    @property
+    def commits(self) -> str:
+        """Return the commits at which runs were begun; "" where one has none."""
+        made = [record["made"] for record in self.results.records]
+        return ", ".join(dict.fromkeys(one[COMMIT] for one in made)) if all(COMMIT in one for one in made) else ""
 
     def _made(self, names: tuple[str, ...]) -> str:
         """Return everything of these names that was at work on some run, once."""

@@ -153,6 +153,15 @@ def test_a_record_holds_what_a_table_can_and_nothing_else(tmp_path):
     assert kept(tmp_path, run.key, configuration_of(run))["rows"] == rows
 
 
+@pytest.mark.parametrize("begun", ["abc", None])
+def test_a_page_says_at_which_commits_all_its_runs_were_begun(begun, done):
+    for key, commit in zip(KEYS, ["abc", "def", *[begun] * len(KEYS[2:])], strict=True):
+        (place_of(done, key) / "config.json").write_text(json.dumps({"commit": commit}))
+        keep(done, next(run for run in Fake().runs("smoke") if run.key == key), RunMeasures({"loss": 0.5}, [], 1.0), {})
+    assert report_of(done, Fake()).found.commits == ("abc, def" if begun else "")
+    assert ("Trained at commit abc, def." in report_of(done, Fake()).markdown(str)) == bool(begun)
+
+
 @pytest.mark.usefixtures("without_processes")
 def test_shards_are_disjoint_and_complete(tmp_path, whole):
     for part in (1, 2, 3):
