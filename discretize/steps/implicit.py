@@ -20,6 +20,8 @@ __all__ = ["BackwardEuler", "Trapezoid"]
 class BackwardEuler(Step):
     r"""u = h + dt F(u). R(z) = 1/(1 - z): bounded by 1 for every z with Re z <= 0, and 0 at infinity.
 
+    Of several solutions the one that h grows to: where det(1 - dt F'(h)) < 0, du/ds = h + dt F(u) - u is followed from h.
+
     Shape:   as `Step`.
     Raises:  StepError where no solution is found.
     Source:  Hairer and Wanner 1996, sec. IV.3.

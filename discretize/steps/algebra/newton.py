@@ -6,7 +6,8 @@ Every sample is solved on its own: its correction is damped until the next one w
 every unit's correction is down to rounding, of that unit or its guess, or its residual to that of its own terms.
 So units may be of any sizes beside one another. Where that fails, u first follows
 du/ds = a + tau F(u) - u in pseudo-time, whose stationary points are the solutions, by linearly implicit steps that grow
-towards them.
+towards them. It follows that at once where det A < 0 at the guess: tau J has grown through 1 since tau = 0, and Newton's method
+goes to another solution than a state that grows, often to one that is unstable.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ __all__ = ["solve_step"]
 Factors = tuple[Tensor, Tensor]
 
 MOST_ITERATIONS, MOST_HALVINGS = 25, 10
-MOST_RELAXATIONS, LONGEST_RELAXATION, STATIONARY, MOST_TURN = 250, 4.0, 1e-6, 0.9
+MOST_RELAXATIONS, MOST_BEYOND, LONGEST_RELAXATION, STATIONARY, MOST_TURN = 250, 40, 4.0, 1e-6, 0.9
 ROUNDINGS = 64.0  # residual of a unit's equation, relative to its terms
 
 
@@ -100,12 +101,31 @@ class _Equation:
 def _solution(equation: _Equation, guess: Tensor) -> Tensor:
     if not bool(torch.isfinite(equation.a).all()):
         raise _failed(equation, guess, ~torch.isfinite(equation.a).all(-1, keepdim=True))
-    u, unsolved = guess, torch.ones_like(guess[..., :1], dtype=torch.bool)
-    for start in (_as_given, _linearly_implicit, _relaxed):
-        u, unsolved = _newton(equation, torch.where(unsolved, start(equation, guess), u), unsolved, guess)
-        if not bool(unsolved.any()):
-            return u
-    raise _failed(equation, u, unsolved)
+    all_samples = torch.ones_like(guess[..., :1], dtype=torch.bool)
+    u, unsolved, beyond = _newton(equation, guess, all_samples, guess, from_start=True)
+    if not bool(unsolved.any()):
+        return u
+    for start, those in (
+        (_relaxed_soon, beyond),
+        (_as_given, beyond),
+        (_linearly_implicit, all_samples),
+        (_relaxed, all_samples),
+    ):
+        tried = unsolved & those
+        if bool(tried.any()):
+            u, left, _ = _newton(equation, torch.where(tried, start(equation, guess), u), tried, guess)
+            unsolved = (unsolved & ~those) | left
+    if bool(unsolved.any()):
+        raise _failed(equation, u, unsolved)
+    return u
+
+
+def _passes_solutions(factors: Factors) -> Tensor:
+    """Return whether the determinant of A is negative, (..., 1): tau J has grown through 1, where a solution was lost."""
+    lu, exchanged = factors
+    unmoved = torch.arange(1, lu.shape[-1] + 1, dtype=exchanged.dtype, device=lu.device)
+    signs = (lu.diagonal(dim1=-2, dim2=-1) < 0) ^ (exchanged != unmoved)
+    return (signs.sum(-1, keepdim=True) % 2).bool()
 
 
 def _as_given(equation: _Equation, guess: Tensor) -> Tensor:
@@ -120,13 +140,22 @@ def _linearly_implicit(equation: _Equation, guess: Tensor) -> Tensor:
     return u
 
 
-def _newton(equation: _Equation, u: Tensor, unsolved: Tensor, guess: Tensor) -> tuple[Tensor, Tensor]:
-    """Iterate the unsolved samples from u by damped Newton's method; return which are unsolved after that, too."""
+def _newton(
+    equation: _Equation, u: Tensor, unsolved: Tensor, guess: Tensor, from_start: bool = False
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Iterate the unsolved samples from u by damped Newton's method; return which are unsolved after that, too.
+
+    And which stay at u, where they would go past solutions, if they come `from_start`.
+    """
+    beyond = torch.zeros_like(unsolved)
     off, share, moves = equation.residual(u), torch.ones_like(u[..., :1]), unsolved
     reached, small = u.abs(), (1e-3 * ROUNDINGS * torch.finfo(u.dtype).eps) ** 0.5
-    for _ in range(MOST_ITERATIONS):
+    for iteration in range(MOST_ITERATIONS):
         pull = equation.pull(u)
         factors, acts = equation.factors(pull), pull.abs()
+        if from_start and iteration == 0:
+            beyond = _passes_solutions(factors)
+            moves = moves & ~beyond
         correction = _solved(factors, off)
         # What a correction leaves is about its square: one that is down to the root of a rounding is the last.
         # Not in terms of `reached`: far from all solutions, where u has been once, all that follows is small.
@@ -151,10 +180,15 @@ def _newton(equation: _Equation, u: Tensor, unsolved: Tensor, guess: Tensor) -> 
         moves = moves & ~last & (share > 2.0**-MOST_HALVINGS)
         if not bool(moves.any()):
             break
-    return u, unsolved
+    return u, unsolved, beyond
 
 
-def _relaxed(equation: _Equation, guess: Tensor) -> Tensor:
+def _relaxed_soon(equation: _Equation, guess: Tensor) -> Tensor:
+    """Not where it takes long: a state almost at rest stays near that by Newton's method, and one without a bound never rests."""
+    return _relaxed(equation, guess, MOST_BEYOND)
+
+
+def _relaxed(equation: _Equation, guess: Tensor, most: int = MOST_RELAXATIONS) -> Tensor:
     """Follow du/ds = a + tau F(u) - u from `guess` until near its stationary point, by linearly implicit steps of pseudo-time.
 
     They pass the points where two solutions have just merged and vanished, at which Newton's method stays. Where u runs away from
@@ -164,7 +198,7 @@ def _relaxed(equation: _Equation, guess: Tensor) -> Tensor:
     u, off, reached = guess, equation.residual(guess), guess.abs()
     pull, size = equation.pull(u), reached.maximum(off.abs())
     step, moves = 1 / (1 + _largest(_times(pull.abs(), size), size)), torch.ones_like(u[..., :1], dtype=torch.bool)
-    for _ in range(MOST_RELAXATIONS):
+    for _ in range(most):
         factors = equation.factors(pull, 1 / step)
         motion = _solved(factors, off)
         there = equation.residual(u + motion)

@@ -232,6 +232,15 @@ def test_kernels_follow_pseudo_time_where_two_solutions_have_merged():
     assert_close(mine, folded_by_steps(), rtol=1e-12, atol=1e-14)
 
 
+def test_kernels_end_at_the_first_solution_where_a_state_grows():
+    """u = h + 4 tanh(2 u) - u from 1/2 and its opposite: by Newton's method from there each ends on the other's side of 0."""
+    x, h_0 = torch.zeros(1, 2, 1, dtype=DOUBLE), torch.tensor([[0.5], [-0.5]], dtype=DOUBLE)
+    with kernels_for_all("compiled"):
+        stats, (mine, _) = answers(Folded(), "always", x, h_0)
+    assert stats["engine"] == "compiled"
+    assert_close(mine.flatten(), torch.tensor([2.2494, -2.2494], dtype=DOUBLE), rtol=0, atol=1e-3)
+
+
 class Coupled(ctrnn.VectorField):
     """Two units, of which the solutions of a long step are few and far."""
 

@@ -70,6 +70,8 @@ class Derivatives {
     void solve(std::size_t row, real* v, std::size_t which = 0) { factors[row * each + which].solve_turned(v); }
     void solve_turned(std::size_t row, real* v, std::size_t which = 0) { factors[row * each + which].solve(v); }
 
+    bool has_negative_determinant(std::size_t row, std::size_t which = 0) const { return factors[row * each + which].has_negative_determinant(); }
+
     // J v, or J^T v
     void multiply(std::size_t row, const real* v, real* to) {
         for (std::size_t i = 0; i < model.width; i += LANES) {

@@ -6,7 +6,7 @@
 
 namespace {
 
-constexpr int MOST_ITERATIONS = 25, MOST_HALVINGS = 10, HELD_STEPS = 3, MOST_RELAXATIONS = 250;
+constexpr int MOST_ITERATIONS = 25, MOST_HALVINGS = 10, HELD_STEPS = 3, MOST_RELAXATIONS = 250, MOST_BEYOND = 40;
 constexpr real LONGEST_RELAXATION = 4, STATIONARY = real(1e-6), MOST_TURN = real(0.9);
 constexpr real EPS = DOUBLE ? real(__DBL_EPSILON__) : real(__FLT_EPSILON__);
 constexpr real TINY = DOUBLE ? real(__DBL_MIN__) : real(__FLT_MIN__);
@@ -25,13 +25,21 @@ class Newton final : public Equation {
         field.read(0, 0, x);
         this->a = a, this->tau = tau;
         std::memcpy(rows[U], guess, n * sizeof(real));
-        bool solved = iterate(guess);
+        bool beyond = false, solved = iterate(guess, &beyond);
+        if (beyond) {
+            relax(guess, MOST_BEYOND);
+            solved = iterate(guess);
+            if (!solved) {
+                std::memcpy(rows[U], guess, n * sizeof(real));
+                solved = iterate(guess);
+            }
+        }
         if (!solved) {
             hold(guess);
             solved = iterate(guess);
         }
         if (!solved) {
-            relax(guess);
+            relax(guess, MOST_RELAXATIONS);
             solved = iterate(guess);
         }
         std::memcpy(to, rows[U], n * sizeof(real));
@@ -83,7 +91,7 @@ class Newton final : public Equation {
 
     // Follows du/ds = a + tau F(u) - u from the guess until near its stationary point, by linearly implicit steps of pseudo-time.
     // A step is taken if it goes where the residual points, and another one by the same matrix would differ by at most MOST_TURN of it.
-    void relax(const real* guess) {
+    void relax(const real* guess, int most) {
         real *u = rows[U], *moved = rows[MOVED], *off = rows[OFF], *there = rows[V], *motion = rows[CORRECTION];
         std::memcpy(u, guess, n * sizeof(real));
         residual(u, off);
@@ -94,7 +102,7 @@ class Newton final : public Equation {
         }
         act(rows[SIZE]);
         real step = 1 / (1 + largest(rows[ACTS]));
-        for (int relaxation = 0; relaxation < MOST_RELAXATIONS; ++relaxation) {
+        for (int relaxation = 0; relaxation < most; ++relaxation) {
             at.factor(0, 1 + 1 / step, -tau);
             solve_for(off, motion);
             for (std::size_t i = 0; i < n; ++i) moved[i] = u[i] + motion[i];
@@ -166,7 +174,8 @@ class Newton final : public Equation {
     static real smaller_of(real a, real b) { return a < b ? a : b; }
     static real larger_of(real a, real b) { return a > b || a != a ? a : b; }
 
-    bool iterate(const real* guess) {
+    // `beyond`: whether it would go past solutions, and stays, for the determinant at its start is negative.
+    bool iterate(const real* guess, bool* beyond = nullptr) {
         real *u = rows[U], *moved = rows[MOVED], *off = rows[OFF], *correction = rows[CORRECTION];
         real share = 1;
         residual(u, off);
@@ -174,6 +183,10 @@ class Newton final : public Equation {
         for (int iteration = 0; iteration < MOST_ITERATIONS; ++iteration) {
             at.differentiate(0, field.at(0)[0], u);
             at.factor(0, 1, -tau);
+            if (beyond && iteration == 0 && at.has_negative_determinant(0)) {
+                *beyond = true;
+                return false;
+            }
             solve_for(off, correction);
             if (is_last(guess)) {
                 for (std::size_t i = 0; i < n; ++i) u[i] += correction[i];

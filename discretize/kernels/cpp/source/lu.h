@@ -42,6 +42,12 @@ class Factors {
         for (std::size_t k = n; k-- > 0;) v[k] = (v[k] - product((*this)[k] + k + 1, v + k + 1, n - k - 1)) * inverse[k];
     }
 
+    bool has_negative_determinant() const {
+        bool negative = false;
+        for (std::size_t k = 0; k < n; ++k) negative ^= (inverse[k] < 0) ^ (exchanged[k] != k);
+        return negative;
+    }
+
   private:
     static constexpr std::size_t PANEL = 4;
     const std::size_t n, stride;
