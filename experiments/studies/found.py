@@ -79,7 +79,8 @@ class Found:
 
     def text(self) -> str:
         """Write it as JSON, a row of a table a line, so that what has changed can be seen."""
-        return _json({**asdict(self), "tables": [table._asdict() for table in self.tables]}) + "\n"
+        found = {**asdict(self), "tables": [table._asdict() for table in self.tables]}
+        return _json({name: part for name, part in found.items() if name != "commits" or part}) + "\n"
 
     @classmethod
     def read(cls, folder: Path) -> Self:
