@@ -11,6 +11,7 @@ import bisect
 import inspect
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -180,6 +181,10 @@ def _jumps(before: Tensor, after: Tensor) -> bool:
     return bool(((before - after).abs() > JUMP * (before.abs() + after.abs())).any())
 
 
+class NoSeveral(Exception):  # noqa: N818 - an answer
+    """Raised where no kernel solves several blocks at once."""
+
+
 class _DelayedSolve:
     """Solves block by block, and keeps what later blocks read."""
 
@@ -217,7 +222,9 @@ class _DelayedSolve:
         self.counts: SolverStats | None = None
         self.engines: list[tuple[str, str | None]] = []  # of each block, and why no other
         self.checked = False  # the field, by its first evaluation
-        self.tries = 2 if settings.fused and not events else 0  # how often to ask for a kernel that solves several blocks
+        # Events that stop samples change what later blocks read, and gradients to events solve parts of blocks again.
+        alone = any(event.stops for event in events) or (bool(events) and torch.is_grad_enabled())
+        self.tries = 2 if settings.fused and not alone else 0  # how often to ask for a kernel that solves several blocks
         self._lay_knots()
 
     def _read(self, field: DelayedField, path: Path) -> None:
@@ -349,11 +356,11 @@ class _DelayedSolve:
                     f"The steps from t = {begin:g} to {end:g} take more than {MOST_BYTES >> 20} MiB; solve fewer samples."
                 )
             pieces.append(steps.pieces())
-            if self.events:  # a sample may have been stopped a little later than its steps end
+            if self.events and not inner:  # a sample may have been stopped a little later than its steps end
                 pieces.append(Pieces.constant(part.ts[-1], solved.hs[-1]))
             self.counts.evaluations += steps.counts.evaluations * (len(inner) + 1)  # of each block
             self.counts.work += steps.counts.work
-        if self.events:
+        if self.events and not inner:
             pieces.append(Pieces.constant(self.ends.clamp(begin, end), solved.hs[-1]))
         self.past.add(begin, end, Pieces.joined(pieces))
         states |= dict(zip(within[1:], solved.hs[1:].unbind(0), strict=True))
@@ -363,14 +370,30 @@ class _DelayedSolve:
 
     def _with_events(
         self, solve: Callable[..., Any], h: Tensor, within: list[float], at_once: bool
-    ) -> tuple[Trajectory, SolverStats, list[Trajectory]]:
-        """Solve until events end samples; one that has ended stays where it is."""
+    ) -> tuple[Trajectory, SolverStats, list[Trajectory]] | None:
+        """Solve until events end samples; one that has ended stays where it is. None where no kernel solves several blocks."""
         times = torch.tensor(within, dtype=torch.float64, device="cpu")[:, None].minimum(self.ends.clamp(min=within[0]))
         solves: list[Trajectory] = []
-        solution = EventSolve(
-            lambda h, ts, _: solve(h, ts, at_once), self.events, h, times, windows=1, at_numbers=solves, sides=self.sides
-        )
-        solved, self.sides = solution.run(), solution.sides
+
+        def several(h: Tensor, ts: Tensor, _: object) -> tuple[Trajectory, SolverStats]:
+            # Of no sample that stops: they have the same times, of which a window names its end twice.
+            shared, places = ts[:, 0].unique(return_inverse=True)
+            try:
+                found = None if solves else solve(h, shared, True)
+            except SolverError:  # the block that fails says it, and looks for events until then
+                found = None
+            if found is None:
+                raise NoSeveral
+            solves.append(found[0])
+            return replace(found[0], ts=ts[:, 0], hs=found[0].hs[places.to(h.device)]), found[1]
+
+        part = several if at_once else lambda h, ts, _: solve(h, ts, False)
+        solution = EventSolve(part, self.events, h, times, windows=1, at_numbers=None if at_once else solves, sides=self.sides)
+        try:
+            solved = solution.run()
+        except NoSeveral:
+            return None
+        self.sides = solution.sides
         self.crossed.append(solved.events)
         self.ends = torch.where(solution.over, solution.t.detach(), self.ends)
         self.status = [new if over else old for new, old, over in zip(solution.status, self.status, solution.over, strict=True)]

@@ -333,6 +333,31 @@ def test_events_are_found_and_end_samples():
     agree("compiled", run, 1e-6)  # times are found to the tolerance of the solve
 
 
+@torch.no_grad()
+def test_events_that_stop_nothing_are_found_in_one_call_of_all_blocks(monkeypatch):
+    calls = []
+
+    class Counted(delayed._BlockRun):
+        def __post_init__(self):
+            calls.append(self.request.chain.past.block[-1] + 1)
+            super().__post_init__()
+
+    def run(fused, **how):
+        f = lambda t, h, past: -2 * past[0]  # noqa: E731
+        return integrate(f, None, 1 + drawn(3, 1), torch.tensor([0.0, 1.0, 3.3, 9.0]), delays=0.6, fused=fused, **how, **FINE)
+
+    crossing = Event(lambda t, h: h[:, 0])
+    monkeypatch.setattr(delayed, "_BlockRun", Counted)
+    with kernels_for_all():
+        mine, alone, theirs = run(True, events=crossing), run(True), run(False, events=crossing)
+    assert calls == [15, 15]
+    assert torch.equal(mine.hs, alone.hs)
+    assert len(mine.events[0].times) > 10
+    for one, other in zip(mine.events[0], theirs.events[0], strict=True):
+        assert_close(one, other, rtol=0, atol=1e-5)  # times are found to the tolerance of the solve
+    assert_close(mine(4.3), theirs(4.3), rtol=0, atol=1e-5)
+
+
 def test_a_solve_that_fails_says_the_same():
     def run(fused):
         f = lambda t, h, past: past[0] * h * h  # noqa: E731
