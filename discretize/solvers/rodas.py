@@ -74,6 +74,8 @@ class Rodas5P(EmbeddedMethod):
         first = slope(tau, h) if start is None else start
         jacobian = _jacobian(slope, tau, h)
         solve = _solver(GAMMA * step, jacobian)
+        # Code that is recorded for a kernel has a name for a Jacobian, and one precision.
+        precision = checks.time_dtype(h.device) if isinstance(jacobian, Tensor) else h.dtype
         drift = None if slope.steady else step * slope.time_derivative(tau, dt, h)
         us: list[Tensor] = []
         at = h
@@ -82,18 +84,18 @@ class Rodas5P(EmbeddedMethod):
             value = slope(tau if slope.steady else tau + node * dt, at) if us else first
             if drift is not None and from_time:
                 value = torch.add(value, drift, alpha=from_time)
-            us.append(solve(GAMMA * _coupled(step * value, couplings, us)))
+            us.append(solve(GAMMA * _coupled(step * value, couplings, us, precision)))
         return Attempt(at + us[-1], us[-1], None)
 
     def attempt_cost(self, slope: SlopeFunction, state: int) -> int:
         return super().attempt_cost(slope, state) + (not slope.steady)
 
 
-def _coupled(right: Tensor, couplings: tuple[float, ...], us: list[Tensor]) -> Tensor:
-    """Return right + sum_j C_j u_j, summed in double precision where the device has it."""
+def _coupled(right: Tensor, couplings: tuple[float, ...], us: list[Tensor], precision: torch.dtype) -> Tensor:
+    """Return right + sum_j C_j u_j, summed in this precision."""
     if not us:
         return right
-    total = right.to(checks.time_dtype(right.device))
+    total = right.to(precision)
     for coupling, u in zip(couplings, us, strict=True):
         total = torch.add(total, u.to(total.dtype), alpha=coupling)
     return total.to(right.dtype)

@@ -134,6 +134,13 @@ def test_the_program_of_rodas5p_is_its_attempt_and_goes_back_as_torch_does():
         assert_close(gradient, theirs[kind], rtol=0, atol=1e-12 * float(theirs[kind].abs().max()))
 
 
+@pytest.mark.slow
+def test_a_class_that_descends_from_rodas5p_is_recorded_in_float32():
+    method, state = type("Own", (Rodas5P,), {})(), 2  # which may have an attempt of its own, and call the other
+    module = AttemptModule(method, state, calls_of(method, state, torch.float32))
+    assert program_of(module, {}, torch.float32, lambda values: values).written.following.width == module.answer
+
+
 @pytest.mark.parametrize("name", [*PAIRS, "rodas5p"])
 def test_its_text_is_one_for_all_widths(name):
     tableau, others = tableau_of(ADAPTIVE_METHODS.get(name) or PAIRS[name]), [1] * (name == "rodas5p")
