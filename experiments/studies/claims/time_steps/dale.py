@@ -149,7 +149,7 @@ class DaleSteps(Study):
             lines=("units", NAMES),
             data=lambda results: learned(compared(results)),
             x_label="dt/τ",
-            y_label="lost",
+            y_label="lost, of R² or right answers",
             x_log=True,
         ),
         "invented": Bands(
