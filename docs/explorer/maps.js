@@ -69,14 +69,17 @@ const maps = (() => {
 
   const ROUNDING = 64 * 2 ** -52;
 
+  const determinant = (A) => (A.length === 1 ? A[0][0] : A[0][0] * A[1][1] - A[0][1] * A[1][0]);
+
   function solved(A, r) {
     if (r.length === 1) return [r[0] / A[0][0]];
-    const det = A[0][0] * A[1][1] - A[0][1] * A[1][0];
+    const det = determinant(A);
     return [(A[1][1] * r[0] - A[0][1] * r[1]) / det, (A[0][0] * r[1] - A[1][0] * r[0]) / det];
   }
 
   function equation(field, a, tau) {
     return {
+      a,
       residual: (u) => plus(plus(a, tau, flow(field, u)), -1, u),
       matrix: (u, friction = 0) =>
         jacobian(field, u).map((row, i) => row.map((x, j) => (i === j ? 1 + friction : 0) - tau * x)),
@@ -110,14 +113,28 @@ const maps = (() => {
     return u;
   }
 
-  /** Near a stationary point of du/ds = a + tau F(u) - u, by steps of pseudo-time that grow. */
-  function relaxed({ residual, matrix }, tau, u) {
-    let step = 1 / (1 + tau);
-    for (let k = 0; k < 250; k++) {
-      const motion = solved(matrix(u, 1 / step), residual(u)).map((x) => (Number.isFinite(x) ? x : 0));
-      u = plus(u, 1, motion);
-      if (largest(motion) <= 1e-6 * (1 + largest(u))) break;
-      step = Math.min(4, 1.3 * step);
+  /** Near a stationary point of du/ds = a + tau F(u) - u, by steps of pseudo-time that are tried, and grow where they are taken. */
+  function relaxed({ a, residual, matrix }, u, most) {
+    const acts = (h) => matrix(h, -1).map((row) => row.map(Math.abs)); // |tau J|
+    const times = (A, v) => A.map((row) => row.reduce((sum, x, j) => sum + x * v[j], 0));
+    const inTermsOf = (size, v) => v.map((x, i) => (size[i] > 0 ? x / size[i] : 0));
+    const larger = (v, w) => v.map((x, i) => Math.max(Math.abs(x), Math.abs(w[i])));
+    let off = residual(u), reached = u.map(Math.abs), size = larger(reached, off);
+    let step = 1 / (1 + largest(inTermsOf(size, times(acts(u), size))));
+    for (let k = 0; k < most; k++) {
+      const A = matrix(u, 1 / step), motion = solved(A, off), moved = plus(u, 1, motion), there = residual(moved);
+      size = larger(reached, motion);
+      const by = inTermsOf(size, motion), turn = largest(inTermsOf(size, plus(solved(A, there), -1, motion)));
+      const along = inTermsOf(size, off).reduce((sum, x, i) => sum + x * by[i], 0);
+      const safe = turn <= 0.9 * largest(by) && along >= 0;
+      if (safe) [u, off] = [moved, there];
+      reached = larger(reached, u);
+      const terms = times(acts(u), u.map(Math.abs));
+      const rests = u.map((x, i) =>
+        (safe && Math.abs(motion[i]) <= 1e-6 * Math.min(1, step) * reached[i]) ||
+        Math.abs(off[i]) <= ROUNDING * (Math.abs(a[i]) + Math.abs(x) + terms[i]));
+      if (rests.every(Boolean)) break;
+      step = safe ? Math.min(4, 2 * step) : step / 4;
     }
     return u;
   }
@@ -125,7 +142,9 @@ const maps = (() => {
   function solveStep(field, a, tau, guess) {
     if (!a.every(Number.isFinite)) return a.map(() => NaN);
     const of = equation(field, a, tau);
-    let u = newton(of, guess) ?? newton(of, linearlyImplicit(of, tau, guess)) ?? newton(of, relaxed(of, tau, guess));
+    let u = null;
+    if (determinant(of.matrix(guess)) < 0) u = newton(of, relaxed(of, guess, 40)); // else it would go past solutions
+    u ??= newton(of, guess) ?? newton(of, linearlyImplicit(of, tau, guess)) ?? newton(of, relaxed(of, guess, 250));
     if (u === null) return a.map(() => NaN); // discretize raises a StepError
     const A = of.matrix(u);
     for (let k = 0; k < 2; k++) u = plus(u, 1, solved(A, of.residual(u)));
