@@ -94,8 +94,8 @@ MODELS = {
     "torch's own": lambda: nn.Sequential(nn.Linear(3, 4), nn.Tanh()),
 }
 EVERY_DAY = ("both", "dopri5", "branching", "layers", "parametrized")  # the others are like them
-COMPILED = ("gated", "both", "gru", "lstm", "layers", "model", "parametrized")
-ALONE = ("implicit", "dopri5", "own field solved", "branching")
+COMPILED = ("gated", "both", "gru", "lstm", "layers", "model", "parametrized", "implicit")
+ALONE = ("dopri5", "own field solved", "branching")
 
 
 def networks_of(name, count=3):
