@@ -115,10 +115,8 @@ def test_rows_that_end_within_a_vector_are_read_and_written_to_their_end_only(pr
 
 EVERYTHING = """
 import torch, ctrnn, discretize
-from discretize.kernels import price
 torch.manual_seed(0)
 torch.set_num_threads(2)
-price.PRICE = 0
 for dtype, kinds in ((torch.float64, range(8)), (torch.float32, (2, 5))):
     for inputs, hidden, batch, time in ((1, 1, 1, 1), (3, 7, 13, 5), (8, 8, 8, 4), (2, 17, 130, 3)):
         decays = {"decay": ctrnn.PowerDecay(0.5)}
@@ -130,19 +128,20 @@ for dtype, kinds in ((torch.float64, range(8)), (torch.float32, (2, 5))):
             edges = torch.rand(time, batch, dtype=torch.float64).cumsum(0)
             edges = torch.cat([torch.zeros(1, batch, dtype=torch.float64), edges])
             for step in (discretize.Euler(), discretize.ExponentialEuler()):
-                rnn = discretize.DiscreteRNN(field, step, substeps=2)
+                rnn = discretize.DiscreteRNN(field, step, substeps=2, fused="always")
                 rnn(x, ts=edges.requires_grad_())[0].sum().backward()
                 assert rnn.stats["engine"] == "compiled", rnn.stats
             for method in ("dopri5", "tsit5", "dopri8"):
-                rnn = discretize.ContinuousRNN(field, method, rtol=1e-3, atol=1e-4)
+                rnn = discretize.ContinuousRNN(field, method, rtol=1e-3, atol=1e-4, fused="always")
                 rnn(x, ts=edges.detach())[0].sum().backward()
                 assert rnn.stats["engine"] == "compiled", rnn.stats
             if time > 1:
                 path = ctrnn.LinearPath(x)
                 start = field.initial_state(batch)
-                discretize.integrate(field, path, start, path.knots, rtol=1e-3, atol=1e-4).hs.sum().backward()
-                bounded = {"gradient": discretize.Checkpointed(1e6), "rtol": 1e-3, "atol": 1e-4}
-                discretize.integrate(field, path, start, path.knots, **bounded).hs.sum().backward()
+                asked = {"rtol": 1e-3, "atol": 1e-4, "fused": "always"}
+                discretize.integrate(field, path, start, path.knots, **asked).hs.sum().backward()
+                asked["gradient"] = discretize.Checkpointed(1e6)
+                discretize.integrate(field, path, start, path.knots, **asked).hs.sum().backward()
 print("all of it ran")
 """
 
