@@ -131,7 +131,7 @@ def seen_by_steps(edges: Tensor, longest: float, rtol: float = COARSE) -> Tensor
 
 
 class PiecewiseFunction(Protocol):
-    """What is read by piece: a path, or the speed of a clock."""
+    """Evaluates a function of time piece by piece: a path, or the speed of a clock."""
 
     @property
     def knots(self) -> Tensor: ...
@@ -140,7 +140,7 @@ class PiecewiseFunction(Protocol):
 
 
 class PathError(NamedTuple):
-    """Where a path differs from its polynomials, by how much, and how much it may there."""
+    """Says at which time a path differs from its polynomials, by how much, and which difference is allowed there."""
 
     time: float
     difference: float

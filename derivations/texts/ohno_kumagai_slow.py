@@ -177,7 +177,7 @@ def compared() -> Iterator[Entry]:
 
 
 def added() -> Iterator[Entry]:
-    """What is left of slow forgetting where the linear term stays."""
+    """Judge that memory decays more slowly where the higher degree term is added, and the linear one stays."""
     past, kept = Symbol("k", positive=True), (1 + h0**2 * (1 - exp(-2 * t))) ** Rational(-1, 2)
     path = h0 * exp(-t) * kept
     yield paper("intro, added").says(

@@ -38,8 +38,6 @@ from discretize.solvers.segments import Chain
 __all__ = ["Pieces", "projected_of", "readable", "reads_samples", "rows_of_pieces"]
 
 Pieces = HeldPath | LinearPath | PolynomialPath  # what a kernel reads
-
-
 OF_CLOCK = "a clock's `speed`", "knots or requested times"  # of a function, which has no knots, its pieces end at these
 
 

@@ -1,8 +1,8 @@
 r"""Solve blocks of an equation with delays by a compiled kernel: source/solves.cpp, whose field reads the past as polynomials.
 
-The kernel makes polynomials of its steps by slopes at their stages; where a pair has no numbers for that, it takes half a step
-more for each. Later blocks of one call read these polynomials, and the way back adds to their cotangents. A call returns states
-at the edges and the nodes of the polynomials, both with gradients, from which later calls read.
+The kernel makes polynomials of its steps by slopes at their stages; where a pair has no numbers for that, it computes each step
+to its middle too. Later blocks of one call read these polynomials, and the way back adds to their cotangents. A call returns
+states at the edges and the nodes of the polynomials, both with gradients, from which later calls read.
 """
 
 from __future__ import annotations

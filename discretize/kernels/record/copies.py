@@ -21,8 +21,8 @@ Module = TypeVar("Module", bound=nn.Module)
 def copied_with(
     module: Module, tensors: Iterable[Tensor], others: Iterable[Tensor], shared: Mapping[int, Any] | None = None
 ) -> Module:
-    """Copy a module with other tensors in place of its own, wherever it keeps them; `shared`: as for `as_function`."""
-    # Not torch.func.functional_call: it misses parameters that a module also keeps in a dict of its own.
+    """Copy a module and put other tensors in place of its own, wherever it keeps them; `shared`: as for `as_function`."""
+    # torch.func.functional_call would miss parameters that a module also keeps in a dict of its own.
     visited = dict(shared or {})
     for old, new in zip(tensors, others, strict=True):
         visited[id(old)] = new

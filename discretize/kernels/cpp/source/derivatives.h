@@ -101,7 +101,7 @@ class Derivatives {
     const Model& model;
     const std::size_t each;
     Rows columns;
-    Array<real> dt;  // nobody's
+    Array<real> dt;  // which a field's text takes, and does not read
     Owned<Columns> by_state;
     Owned<Forward> by_input;
     Array<Rows> jacobians;

@@ -41,7 +41,7 @@ class Evaluator {
 
   private:
     const std::size_t columns, together;
-    Array<real> dt;  // nobody's
+    Array<real> dt;  // which a field's text takes, and does not read
     Owned<Forward> step_of;
 };
 
