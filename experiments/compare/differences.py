@@ -18,7 +18,7 @@ from itertools import combinations, permutations
 
 from experiments.compare.cells import BY_RUN, BY_TRAINING, ROUNDING, ComparisonLayout, CrosswiseCell, Seeds, cells, where_in_words
 from experiments.reports import spreads
-from experiments.reports.spreads import NotEnoughError, Spread, number
+from experiments.reports.spreads import NotEnoughError, Spread, holm, number
 from experiments.studies.results import Results
 from experiments.studies.verdicts import ClaimVerdict
 
@@ -31,7 +31,6 @@ __all__ = [
     "Difference",
     "conclusion",
     "differences",
-    "holm",
     "paired",
 ]
 
@@ -140,15 +139,6 @@ def paired(ours: Sequence[float], theirs: Sequence[float]) -> tuple[Spread, floa
         return Spread(mean, mean - apart, mean + apart, len(each)), math.nan
     intervals = spreads.paired(each)
     return replace(intervals, mean=mean), intervals.p
-
-
-def holm(ps: Sequence[float]) -> list[float]:
-    """Adjust the p of tests that are made together (Holm 1979); a nan is no test, and stays."""
-    tested, found, largest = sorted((p, k) for k, p in enumerate(ps) if not math.isnan(p)), list(ps), 0.0
-    for rank, (p, k) in enumerate(tested):
-        largest = max(largest, min(1.0, p * (len(tested) - rank)))
-        found[k] = largest
-    return found
 
 
 @dataclass(frozen=True)

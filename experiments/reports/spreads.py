@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-__all__ = ["NotEnoughError", "Spread", "cell_text", "difference", "markdown", "number", "paired", "spread"]
+__all__ = ["NotEnoughError", "Spread", "cell_text", "difference", "holm", "markdown", "number", "paired", "spread"]
 
 MISSING = "–"
 
@@ -132,6 +132,15 @@ def _by_t(mean: float, count: int, test: Callable[..., Any], *samples: object, *
         found = test(*samples, **options)
         interval = found.confidence_interval(0.95)
     return Spread(mean, float(interval.low), float(interval.high), count, float(found.df))
+
+
+def holm(ps: Sequence[float]) -> list[float]:
+    """Adjust the p of tests that are made together (Holm 1979); a nan is no test, and stays."""
+    tested, found, largest = sorted((p, k) for k, p in enumerate(ps) if not math.isnan(p)), list(ps), 0.0
+    for rank, (p, k) in enumerate(tested):
+        largest = max(largest, min(1.0, p * (len(tested) - rank)))
+        found[k] = largest
+    return found
 
 
 def number(value: float, digits: int = 3) -> str:

@@ -20,11 +20,11 @@ from discretize import Batch
 from experiments.__main__ import main
 from experiments.compare.cells import ComparisonLayout, interval
 from experiments.compare.comparison import Comparison, Crossed
-from experiments.compare.differences import ALIKE, OTHERWISE, conclusion, differences, holm, paired
+from experiments.compare.differences import ALIKE, OTHERWISE, conclusion, differences, paired
 from experiments.compare.figure import _look, scores_figure
 from experiments.compare.tables import CostTable, CrosswiseTable, DifferencesTable, rows_csv
 from experiments.models.integrators import IntegratorSettings, under
-from experiments.reports.spreads import NotEnoughError
+from experiments.reports.spreads import NotEnoughError, holm
 from experiments.runs.evaluation import evaluate
 from experiments.runs.folder import load
 from experiments.studies.clocks.crosswise import own_time_of

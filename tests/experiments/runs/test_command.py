@@ -15,8 +15,10 @@ from contextlib import redirect_stdout
 from importlib.metadata import version
 from pathlib import Path
 
+import numpy as np
 import pages
 import pytest
+import scipy.stats
 import torch
 
 from experiments.__main__ import main
@@ -24,7 +26,7 @@ from experiments.runs import command, training
 from experiments.runs.checkpoints import read_state
 from experiments.runs.configuration import configuration_from_words
 from experiments.runs.page import _answered, _guess, _smoothed, write_page
-from experiments.runs.sweep import _in_words, compared
+from experiments.runs.sweep import _in_words, behind_the_first, compared
 from experiments.runs.training import train
 from experiments.tasks.task import Batch
 from experiments.tasks.warps.recall import Recall
@@ -334,6 +336,30 @@ def test_a_sweep_ends_with_a_table_over_seeds_and_says_what_is_not_told_apart(tm
     assert table[4] == str(tmp_path / "runs.csv")
     assert main(typed(tmp_path / "once", settings=[*swept[:1], *swept[3:], "hidden=3,5"])) == 0
     assert "With one run of each, what is ahead may be so by chance" in capsys.readouterr().out
+
+
+def test_of_settings_that_are_equal_none_is_told_apart_from_the_best():
+    """Some interval of nineteen excludes 0 where nothing differs; what is told apart has all pairs in view."""
+    scores = np.random.default_rng(0).normal(size=(20, 3))
+    rows = [
+        {"folder": f"{k}-{seed}", "hidden": str(k), "seconds": 1.0, "test loss": score}
+        for k, found in enumerate(scores)
+        for seed, score in enumerate(found)
+    ]
+    table = _in_words(rows, ["hidden"], "loss")
+    best = min(scores, key=lambda found: found.mean())
+    assert any(scipy.stats.ttest_ind(found, best, equal_var=False).pvalue < 0.05 for found in scores)
+    assert "with all 190 pairs in view: " + "; ".join(line.split()[0] for line in table.splitlines()[2:21]) in table
+    for row in rows[:3]:
+        row["test loss"] -= 1000.0
+    assert _in_words(rows, ["hidden"], "loss").endswith("with all 190 pairs in view: none.")
+
+
+def test_the_best_of_a_sweep_is_tested_by_welch_and_holm():
+    best, near, far = [0.0, 0.1, 0.3], [0.2, 0.3, 0.5], [2.0, 2.3, 2.2]
+    ps = [scipy.stats.ttest_ind(a, b, equal_var=False).pvalue for a, b in [(best, near), (best, far), (near, far)]]
+    assert behind_the_first([best, near, far]) == pytest.approx([ps[0], 3 * ps[1]], rel=1e-9)
+    assert [math.isnan(p) for p in behind_the_first([[0.1] * 3, [0.3] * 3, [0.2], best])] == [True, True, False]
 
 
 def test_a_score_that_is_no_number_is_the_last_of_a_sweep():
