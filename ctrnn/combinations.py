@@ -102,7 +102,11 @@ REFUSED: dict[tuple[Trait, Trait], Refusal] = {
     ("doubling", "moving times"): Refusal(
         "this version", "steps that are chosen along a path have no gradients to times", "steps of one length, or `ts.detach()`"
     ),
-    ("noise", "delays"): Refusal("this version", "equations that read their past are solved without noise", "one of the two"),
+    ("noise", "delays"): Refusal(
+        "this version",
+        "equations that read their past are solved without noise",
+        "`ctrnn.Noisy(ctrnn.cells.DelayLine(field, dt), noise)`, whose Euler and Maruyama steps of that dt have both",
+    ),
     ("uneven parts", "export"): Refusal(
         "this version",
         "a graph draws the noise of 1, 2, 4, 8, ... equal parts of a sample",

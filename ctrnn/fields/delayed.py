@@ -196,7 +196,8 @@ class DelayLine(VectorField):
 
         dh/dt = F(x, h, past)        du_j/dt = (u_j-1 - u_j) / spacing        past[k] on the line through the two around d_k
 
-    Euler's step of length `spacing` shifts the states exactly: a ring of past states, for `DiscreteRNN` with that dt. Solved
+    Euler's step of length `spacing` shifts the states exactly: a ring of past states, for `DiscreteRNN` with that dt. So does
+    Euler and Maruyama's, of `ctrnn.Noisy(line, noise)`, whose noise drives h and not what is kept of it. Solved
     exactly it is another cell, whose delays are spread: delay j has a gamma distribution of mean j spacing and variance j
     spacing^2 (MacDonald's linear chain).
 
@@ -221,6 +222,7 @@ class DelayLine(VectorField):
         states = 1 + math.ceil(most / spacing - 1e-9)
         super().__init__(field.input_size, field.hidden_size, states * field.state_size)
         self.field, self.spacing, self.states = field, spacing, states
+        self.past_units: int = (states - 1) * field.state_size
         if not torch.compiler.is_exporting():
             self.check_delays()
 

@@ -135,6 +135,7 @@ class VectorField(AnsweredInit, nn.Module, ABC):
         return (g @ increment[..., None])[..., 0] if g.dim() > h.dim() else g * increment
 
     channels: int | None = None  # of a matrix: how many Brownian motions a sample has
+    past_units: int = 0  # at the end of the state: they hold what others were, and noise on the state does not drive them
 
     @property
     def noise_channels(self) -> int:

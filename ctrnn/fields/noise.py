@@ -103,14 +103,18 @@ class Noisy(VectorField):
         checks.instance("noise", noise, Noise, "; make one, `ctrnn.Noise(0.1)`")
         super().__init__(field.input_size, field.hidden_size, field.state_size)
         self.field, self.noise, self.bandwidths = field, noise, field.bandwidths
-        units = field.state_size if noise.on == "state" else field.input_size
+        if noise.on == "state":
+            _check_past(field)
+        self.past_units: int = field.past_units
+        units = field.state_size - self.past_units if noise.on == "state" else field.input_size
         if not units:
             raise ValueError("`noise` is on the input, and the field has none; put it on the state, `ctrnn.Noise(sigma)`.")
         if noise.sigma.dim() and len(noise.sigma) not in (1, units):
             what = "units" if noise.on == "state" else "input features"
             raise ValueError(f"`sigma` has shape {tuple(noise.sigma.shape)}, and the field has {units} {what}.")
         noise.fit(field)
-        self.channels: int | None = noise.sigma.shape[1] if noise.sigma.dim() == 2 else None if noise.on == "state" else units
+        own = noise.on == "state" and not self.past_units
+        self.channels: int | None = noise.sigma.shape[1] if noise.sigma.dim() == 2 else None if own else units
         if noise.on == "input" and not _without_numbers(field):
             _check_linear(field)
 
@@ -147,13 +151,18 @@ class Noisy(VectorField):
         if self.noise.on == "input":  # one direction after the other
             ways = torch.diag_embed(sigma.expand(self.field.input_size))
             return torch.stack([self._along(projected, h, way.expand(*h.shape[:-1], -1)) for way in ways], -1)
+        if self.past_units:
+            driven = sigma if sigma.dim() == 2 else torch.diag_embed(sigma.expand(h.shape[-1] - self.past_units))
+            below = driven.new_zeros(self.past_units, driven.shape[-1])
+            return torch.cat([driven, below]).expand(*h.shape, -1)
         return sigma.expand(*h.shape[:-1], *sigma.shape) if sigma.dim() == 2 else sigma.expand_as(h)
 
     def diffuse(self, projected: Tensor, h: Tensor, increment: Tensor) -> Tensor:
         sigma = self.noise.sigma
         if self.noise.on == "input":
             return self._along(projected, h, sigma * increment)
-        return increment @ sigma.mT if sigma.dim() == 2 else sigma * increment
+        driven = increment @ sigma.mT if sigma.dim() == 2 else sigma * increment
+        return torch.cat([driven, torch.zeros_like(h[..., -self.past_units :])], -1) if self.past_units else driven
 
     def _along(self, projected: Tensor, h: Tensor, x: Tensor) -> Tensor:
         """dF/dx x, of a field that is linear in its input."""
@@ -272,6 +281,16 @@ def noise_channels(field: VectorField) -> int:
                     "put it around the whole, `ctrnn.Noisy(field, ctrnn.Noise(sigma))`, or give the class its own `diffusion`."
                 )
     return own
+
+
+def _check_past(field: VectorField) -> None:
+    """Refuse a field with a part that keeps past states, where nothing says which units of the whole they are."""
+    for part in field.modules() if not field.past_units else ():
+        if isinstance(part, VectorField) and part.past_units:
+            raise ValueError(
+                f"{type(part).__name__} in {type(field).__name__} holds past states, which noise on the state would drive "
+                "too; give a class of your own a `diffusion` that leaves them out."
+            )
 
 
 def check_no_noise(field: VectorField, run: Trait, name: str) -> None:

@@ -708,6 +708,36 @@ def test_a_line_solved_exactly_has_spread_delays():
     assert_close(solved.hs[-1, 0], torch.linalg.matrix_exp(4 * matrix) @ torch.ones(3), rtol=0, atol=1e-9)
 
 
+@pytest.mark.parametrize("sigma", [0.3, [0.1, 0.2, 0.0], [[0.1], [0.2], [-0.3]]])
+def test_noise_on_a_line_drives_the_state_and_not_what_is_kept_of_it(sigma):
+    """By the recursion itself, with increments that are drawn before."""
+    torch.manual_seed(0)
+    field, x, dt, sigma = Net((0.5, 0.2)), torch.randn(9, 4, 2), 0.1, torch.tensor(sigma)
+    noisy = ctrnn.Noisy(ctrnn.DelayLine(field, dt), ctrnn.Noise(sigma))
+    path = discretize.BrownianPath(3, torch.arange(10) * dt, noisy.noise_channels, batch=4)
+    output, _ = discretize.DiscreteRNN(noisy, discretize.EulerMaruyama(), dt=dt, fused=False)(x, seed=path)
+    states, drawn = [torch.zeros(4, 3)] * 6, path.increments(torch.arange(10) * dt)[0]
+    for sample, w in zip(x, drawn, strict=True):
+        h = states[-1]
+        moved = w @ sigma.mT if noisy.noise_channels == 1 else sigma * w
+        states.append(h + dt * field(sample, h, (states[-6], states[-3])) + moved)
+    assert_close(output, torch.stack(states[6:]))
+    assert [*noisy.diffusion(x[0], torch.zeros(4, noisy.state_size)).shape] == [4, 18, noisy.noise_channels]
+
+
+def test_noise_around_a_part_that_keeps_its_past_is_refused():
+    class Scaled(ctrnn.VectorField):
+        def __init__(self, line):
+            super().__init__(line.input_size, line.hidden_size, line.state_size)
+            self.line = line
+
+        def flow(self, projected, h):
+            return 2 * self.line.flow(projected, h)
+
+    with pytest.raises(ValueError, match="DelayLine in Scaled holds past states, which noise on the state would drive too"):
+        ctrnn.Noisy(Scaled(ctrnn.DelayLine(Net(), 0.5)), ctrnn.Noise(0.1))
+
+
 @pytest.mark.kernels
 def test_a_line_of_states_has_a_kernel_and_learned_delays_a_gradient():
     # Three seconds, to compile the kernel and its gradient.
