@@ -199,6 +199,18 @@ def test_the_verdict_on_held_symbols_follows_the_exponents(chaotic):
     assert dict(zip(*drawn[0].get_data(), strict=True))[2.0] == pytest.approx(0.2 if chaotic else -0.1)
 
 
+def test_a_network_that_goes_round_under_the_equation_does_not_come_to_rest():
+    study, cycle = HeldSymbols(), {"low": -0.2, "median": -0.1, "high": 2e-5}  # of one of its nine symbols
+
+    def measured(run):
+        rows = held_rows(chaotic=True)
+        return {"accuracy": 1.0}, [row | cycle if row["map"] == EQUATION and run.point["seed"] == 4 else row for row in rows]
+
+    part = study.verdict(Results(records_of(study, "small", measured))).parts[0]
+    assert part.holds is False
+    assert "in 4 of 5 networks" in part.numbers
+
+
 @pytest.fixture
 def vowels(tmp_path, monkeypatch):
     folder = tmp_path / "japanese_vowels"
