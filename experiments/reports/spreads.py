@@ -5,13 +5,26 @@ A number alone has three digits. What is below 1 is never rounded to 1.
 
 from __future__ import annotations
 
+import decimal
 import math
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-__all__ = ["NotEnoughError", "Spread", "cell_text", "difference", "holm", "markdown", "number", "paired", "spread"]
+__all__ = [
+    "NotEnoughError",
+    "Spread",
+    "at_least",
+    "at_most",
+    "cell_text",
+    "difference",
+    "holm",
+    "markdown",
+    "number",
+    "paired",
+    "spread",
+]
 
 MISSING = "–"
 
@@ -154,6 +167,21 @@ def number(value: float, digits: int = 3) -> str:
     # What rounds up to the next power of ten has one place less.
     magnitude = math.floor(math.log10(float(f"{abs(value):.{digits - 1}e}")))
     return f"{value:.{digits - 1}e}" if not -4 <= magnitude < 6 else _places(value, digits - 1 - magnitude)
+
+
+def at_least(value: float, digits: int = 3) -> str:
+    """Write a lower bound as `number` does, rounded down: 1.66 of 1.6656, for the truth may be 1.666."""
+    return number(_rounded(value, digits, decimal.ROUND_FLOOR), digits)
+
+
+def at_most(value: float, digits: int = 3) -> str:
+    """Write an upper bound as `number` does, rounded up."""
+    return number(_rounded(value, digits, decimal.ROUND_CEILING), digits)
+
+
+def _rounded(value: float, digits: int, way: str) -> float:
+    exact = float(f"{value:.9g}")  # 2.9999999999999996, as log2 and its inverse leave of 3, is 3
+    return float(decimal.Context(prec=digits, rounding=way).create_decimal_from_float(exact))
 
 
 def markdown(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

@@ -153,11 +153,11 @@ def test_runs_that_were_not_there_make_a_lead_no_smaller():
 def test_late_runs_of_the_sooner_start_make_a_lead_less_than_what_is_counted_and_of_the_other_more():
     own = SOONER | {(200, "uniform-gates"): 9000, (200, "chrono"): 1000}
     parts = parts_of(records(own, [(200, "uniform-gates", JUDGED)]))
-    assert parts[-1].evidence.startswith("less than 0.297 times at T = 200, 1 times at T = 50")
+    assert parts[-1].evidence.startswith("less than 0.298 times at T = 200, 1 times at T = 50")
     assert "less than" not in "".join(part.evidence for part in parts[:-1])
     (at_200, *_), always = (parts_of(records(SOONER, every(start)))[:4] for start in ("chrono", "standard"))
-    assert "less than 0.191 times as soon" in at_200.evidence
-    assert always[2].evidence.startswith("more than 15.7 times at T = 200, 3 times at T = 50")
+    assert "less than 0.192 times as soon" in at_200.evidence
+    assert always[2].evidence.startswith("more than 15.6 times at T = 200, 3 times at T = 50")
     assert "as counted 1 times as soon" in parts_of(records(SOONER, every("chrono") + every("standard")))[0].evidence
 
 

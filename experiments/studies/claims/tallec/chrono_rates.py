@@ -27,7 +27,7 @@ from experiments.reports.shares import exact_share
 from experiments.reports.spreads import NotEnoughError, number, paired
 from experiments.runs.configuration import Configuration, shared_configuration
 from experiments.studies.claims.tallec import fig4
-from experiments.studies.claims.tallec.fig4 import ERRORS, SOLVED, SPEEDUP
+from experiments.studies.claims.tallec.fig4 import ERRORS, SOLVED, SPEEDUP, bounded
 from experiments.studies.claims.tallec.tried import TriedRates
 from experiments.studies.claims.training import learning_curve, started, steps_in_words
 from experiments.studies.folder import records_in
@@ -326,9 +326,8 @@ def _always(claim: str, rows: pd.DataFrame, Ts: Sequence[int], start: str, effec
 
 def _times(lead: pd.Series, rows: pd.DataFrame, start: str, sooner: str = "chrono") -> str:
     """Write how many times as soon it is there, which is a bound where runs of one of the two are late."""
-    bounds: dict[tuple[bool, ...], str] = {(True, False): "more than ", (False, True): "less than ", (True, True): "as counted "}
-    late = tuple(bool(where(rows, start=name)["late"].any()) for name in (start, sooner))
-    return f"{bounds.get(late, '')}{number(2 ** lead.mean())} times"
+    other, own = (bool(where(rows, start=name)["late"].any()) for name in (start, sooner))
+    return f"{bounded(2 ** lead.mean(), other, own)} times"
 
 
 def _judged(

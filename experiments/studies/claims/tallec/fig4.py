@@ -23,7 +23,7 @@ from typing import ClassVar
 import pandas as pd
 
 from discretize import SequenceModel
-from experiments.reports.spreads import NotEnoughError, Spread, difference, number
+from experiments.reports.spreads import NotEnoughError, Spread, at_least, at_most, difference, number
 from experiments.runs.configuration import Configuration, shared_configuration
 from experiments.studies.claims.training import learning_curve, started, steps_in_words, steps_to, thinned
 from experiments.studies.results import Results, groups
@@ -31,7 +31,7 @@ from experiments.studies.specs import Bands, Table, at_end, run_count
 from experiments.studies.study import Point, Record, Row, Run, Sizes, Study, grid, words_beside
 from experiments.studies.verdicts import ClaimPart, ClaimVerdict, Compared
 
-__all__ = ["ERRORS", "SOLVED", "SPEEDUP", "STARTS", "TallecFigure4"]
+__all__ = ["ERRORS", "SOLVED", "SPEEDUP", "STARTS", "TallecFigure4", "bounded"]
 
 STARTS = ("standard", "constant", "chrono")
 ERRORS = (0.01, 0.02, 0.05, 0.1)
@@ -73,9 +73,15 @@ class Race:
 
     def __str__(self) -> str:
         steps = f"chrono {_steps(self.chrono, self.error)} steps, {self.name} {_steps(self.other, self.error)}"
-        bounds = {(True, False): "more than ", (False, True): "less than ", (True, True): "as counted "}
-        bound = bounds.get((self._late(self.other), self._late(self.chrono)), "")
-        return f"to an error of {self.error}: {steps}, {bound}{number(2**self.lead.mean, 2)} times; in doublings"
+        times = bounded(2**self.lead.mean, self._late(self.other), self._late(self.chrono))
+        return f"to an error of {self.error}: {steps}, {times} times; in doublings"
+
+
+def bounded(times: float, other_late: bool, chrono_late: bool) -> str:
+    """Write how many times as soon chrono is there, which is a bound where runs of one of the two are late."""
+    if other_late and chrono_late:
+        return f"as counted {number(times)}"
+    return f"more than {at_least(times)}" if other_late else f"less than {at_most(times)}" if chrono_late else number(times)
 
 
 def _steps(rows: pd.DataFrame, error: float) -> str:
