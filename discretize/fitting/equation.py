@@ -65,9 +65,27 @@ class Named(nn.Module):
     def settle(self, t: Tensor, h: Tensor, q: Tensor) -> None:
         """Choose how parameters come, by what is right for these samples.
 
-        Raises:  what f raises when it is given numbers; TypeError, ValueError for what it gives.
+        Raises:  as `alone`.
         """
-        self.form, alone = "single", []
+        alone = self.alone(t, h, q)
+        scalars = all(not shape for *_, shape in self.taken.values())
+        self.form = next((form for form in FORMS[:2] if scalars and self._agrees(form, t, h, q, alone)), "single")
+
+        if self.form == "single":
+            try:
+                self(t, h, q)
+            except RuntimeError as error:
+                raise TypeError(
+                    f"`{self.name}` cannot be called for a batch: write torch.where(k > 1, a, b) in place of `if k > 1`, "
+                    f"and torch's functions, torch.exp(k), in place of those of numbers ({str(error).partition('. ')[0]})."
+                ) from error
+
+    def alone(self, t: Tensor, h: Tensor, q: Tensor) -> Tensor:
+        """Return what f gives when it is called for each sample by itself, its parameters numbers.
+
+        Raises:  what f raises; TypeError, ValueError for what it gives.
+        """
+        self.form, slopes = "single", []
         for k in range(len(h)):
             values = {name: q[k, at:end].reshape(shape) for name, (at, end, shape) in self.taken.items()}
             slope = self._called(t[k : k + 1], h[k : k + 1], values)
@@ -78,18 +96,8 @@ class Named(nn.Module):
                     f"`{self.name}` gives {tuple(slope.shape)} for h of shape {tuple(h[k : k + 1].shape)}, it must give "
                     f"{(1, self.outputs)}: (batch, {self.outputs})."
                 )
-            alone.append(slope.reshape(self.outputs))
-        scalars = all(not shape for *_, shape in self.taken.values())
-        self.form = next((form for form in FORMS[:2] if scalars and self._agrees(form, t, h, q, torch.stack(alone))), "single")
-
-        if self.form == "single":
-            try:
-                self(t, h, q)
-            except RuntimeError as error:
-                raise TypeError(
-                    f"`{self.name}` cannot be called for a batch: write torch.where(k > 1, a, b) in place of `if k > 1`, "
-                    f"and torch's functions, torch.exp(k), in place of those of numbers ({str(error).partition('. ')[0]})."
-                ) from error
+            slopes.append(slope.reshape(self.outputs))
+        return torch.stack(slopes)
 
     def _agrees(self, form: str, t: Tensor, h: Tensor, q: Tensor, alone: Tensor) -> bool:
         self.form = form

@@ -45,6 +45,22 @@ def test_the_jacobian_is_that_of_differences_of_the_residuals(pieces):
         torch.testing.assert_close(found[:, :, c], difference, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("at", ["states", "a parameter", "states at rest"])
+def test_a_sum_over_all_that_is_called_together_is_not_read_as_one_over_units_where_all_begin_at_0(at):
+    def shared(t, h, k, d):  # right for one sample, whose units are summed, and wrong for several
+        a, b = h.unbind(-1)
+        own = k * (t[..., 0] > 0) if at == "states at rest" else k
+        return torch.stack([own - d * a * h.sum(), own - d * b], -1)
+
+    params = {"k": (1.0, 0.1, 9.0), "d": (0.0, -1.0, 0.0) if at == "a parameter" else (0.3, 0.0, 1.0)}
+    h0 = dict.fromkeys("ab", 1.0 if at == "a parameter" else 0.0)
+    problem = as_problem(shared, (torch.arange(4.0), torch.rand(4, 2)), params, h0, None)
+    _settle(problem, Solver(torch.ones(2), 1e-6, {"method": "rk4"}))
+    t, h, q = torch.zeros(3, 1), torch.rand(3, 2), torch.tensor([[1.0, -0.5]]).expand(3, 2)
+    alone = torch.cat([shared(t[:1], h[k : k + 1], 1.0, -0.5) for k in range(3)])
+    torch.testing.assert_close(problem.equation(t, h, q), alone)
+
+
 def test_questions_of_all_that_still_run_are_answered_at_once():
     sizes = []
 
