@@ -23,6 +23,7 @@ from torch import Tensor
 
 from ctrnn import timescales
 from discretize import DiscreteRNN, SequenceModel, StepWarning, breakdown, refine
+from discretize.analysis.breakdown.scores import said_classes
 from discretize.errors import SolverError
 from experiments.files import read_json, write_files
 from experiments.models.fields import MODULES
@@ -186,13 +187,12 @@ def _answered(task: Task, given: Sequence[tuple[Batch, Tensor]]) -> Section:
 
 
 def _of_classes(batch: Batch, outputs: Tensor) -> Tensor:
-    """Return (n, 2): the right classes and those that score most, -1 of scores that are not finite, where something is asked."""
+    """Return (n, 2): the right classes and those that score most, -1 of scores that say none, where something is asked."""
     targets, scores = batch.targets, outputs if batch.targets.dim() == 2 else batch.last(outputs)
     asked = targets >= 0
     if targets.dim() == 2 and batch.counts is not None:
         asked &= batch.counts > 0
-    said = scores.argmax(-1).where(scores.isfinite().all(-1), -1)
-    return torch.stack([targets[asked], said[asked]], 1)
+    return torch.stack([targets[asked], said_classes(scores)[asked]], 1)
 
 
 def _numbers(batch: Batch, outputs: Tensor, names: Sequence[str]) -> Section:

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from ctrnn import checks
 from discretize import Batch
+from discretize.analysis.breakdown.scores import said_classes
 from experiments.seeds import generator as generator_of
 from experiments.settings import Checked, check_one_of, setting_types
 from experiments.tasks import baselines
@@ -55,9 +56,8 @@ def one_hot(symbols: Tensor, kinds: int) -> Tensor:
 
 
 def said_right(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Return whether the class that scores most is the target: outputs (..., classes), targets (...). Scores that are not finite,
-    as of a state that has left all bounds, say no class."""
-    return (outputs.argmax(-1) == targets) & outputs.isfinite().all(-1)
+    """Return whether the class that scores most is the target: outputs (..., classes), targets (...)."""
+    return (said_classes(outputs) == targets) & (targets >= 0)
 
 
 class Task(Checked, ABC):

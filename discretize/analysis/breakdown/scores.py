@@ -13,7 +13,7 @@ from torch import Tensor
 from ctrnn import checks
 from discretize.sequences.batches import Batch
 
-__all__ = ["Answers", "Metric", "Scores", "as_metric", "number_of", "scores"]
+__all__ = ["Answers", "Metric", "Scores", "as_metric", "number_of", "said_classes", "scores"]
 
 Metric = Callable[[Any], Any]  # of what a model returns: a number, or that and the same of each sequence
 
@@ -45,7 +45,7 @@ class Answers:
     """Reads answers off what a model returns: all of it, or where targets are of sequences that at the last sample of each.
 
     The score is the accuracy of whole numbers, the mean squared error of others, where a batch counts, and not of classes below
-    0, by which losses leave samples out. Scores of classes that are not finite are no answer, and are never right.
+    0, by which losses leave samples out. Scores whose largest is not finite are no answer, and are never right.
     """
 
     targets: Tensor
@@ -81,13 +81,12 @@ class Answers:
     def scored(self, outputs: Any) -> tuple[Tensor, Tensor]:
         """Return what the score is the mean of, and where it counts."""
         found = self.of(outputs)
-        answered = found.isfinite().all(-1) if self.classes else None  # scores that are not finite say no class
-        right = (found - self.targets.to(found)).square() if answered is None else (found.argmax(-1) == self.targets) & answered
+        right = said_classes(found) == self.targets if self.classes else (found - self.targets.to(found)).square()
         return right.double(), self.counted(right)
 
     def changed(self, stepped: Any, exact: Any) -> tuple[Tensor, Tensor]:
         """Return 1 where classes differ, and where they count."""
-        others = _classes(self.of(stepped)) != _classes(self.of(exact))
+        others = said_classes(self.of(stepped)) != said_classes(self.of(exact))
         return others.double(), self.counted(others)
 
     def counted(self, like: Tensor) -> Tensor:
@@ -108,9 +107,11 @@ class Answers:
         return counted
 
 
-def _classes(scores: Tensor) -> Tensor:
-    """Return the class that scores most, (..., classes) -> (...); -1 of scores that are not finite, which say none."""
-    return scores.argmax(-1).where(scores.isfinite().all(-1), -1)
+def said_classes(scores: Tensor) -> Tensor:
+    """Return the class that scores most, (..., classes) -> (...); -1 where the largest is not finite, as of a state that has left
+    all bounds, and so where one is nan: such scores say none. Classes that are ruled out score -inf beside others."""
+    largest, classes = scores.max(-1)
+    return classes.where(largest.isfinite(), -1)
 
 
 def as_metric(targets: Any, metric: Callable[..., Any] | None, batch: Batch | None, padded: bool) -> Metric | None:

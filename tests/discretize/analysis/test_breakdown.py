@@ -435,6 +435,15 @@ def test_a_class_is_not_right_where_its_scores_are_no_numbers():
     assert counted.all()
 
 
+def test_a_class_that_is_ruled_out_leaves_the_others_their_answer():
+    """Of log probabilities those of classes that cannot be are -inf."""
+    batch = discretize.Batch(torch.zeros(4, 1, 1), torch.tensor([[0], [1], [1], [1]]))
+    scores = torch.tensor([[2.0, 1, -math.inf], [-math.inf, 0, -1], [-math.inf, math.inf, 0], [-math.inf] * 3])[:, None]
+    right, counted = Answers(batch.targets, batch).scored(scores)
+    assert right[:, 0].tolist() == [1, 1, 0, 0]
+    assert counted.all()
+
+
 def test_a_metric_may_score_each_sequence_too():
     model, xs, _ = classified()
     outputs = model(xs).detach()
