@@ -29,6 +29,8 @@ from discretize.settings import Method, Settings
 
 __all__ = ["fit"]
 
+APART = torch.tensor([[0.0], [0.001], [0.002]], dtype=torch.float64, device="cpu")  # of three samples, in sizes
+
 
 @on_the_cpu
 def fit(
@@ -112,12 +114,12 @@ def _settle(problem: Problem, solver: Solver) -> None:
     first = torch.as_tensor(np.array([each.start for each in problem.unknowns]) / sizes)
     shooting = Shooting(problem, solver, sizes)
     h0, q = (each[:, 0] for each in shooting.rows_of(first.repeat(3, 1)))
-    t, length, q = shooting.ts[:1, :1].expand(3, 1), shooting.ts[-1, 0] - shooting.ts[0, 0], q * shooting.q_sizes
+    start, length, q = shooting.ts[:1, :1], shooting.ts[-1, 0] - shooting.ts[0, 0], q * shooting.q_sizes
     inwards = torch.tensor([1.0 if each.high > 0 else -1.0 for each in problem.unknowns[: problem.params]], dtype=torch.float64)
     inwards = torch.cat([inwards, torch.ones(q.shape[1] - len(inwards), dtype=torch.float64)])
     with torch.no_grad():
-        moved = length * problem.equation.alone(t[:1], h0[:1], q[:1])
-        h, q = _apart(h0, moved), _apart(q, inwards * shooting.q_sizes)
+        moved = length * problem.equation.alone(start, h0[:1], q[:1])
+        t, h, q = start + length * APART, _apart(h0, moved), _apart(q, inwards * shooting.q_sizes)
         for named in (problem.equation, *(at for at in problem.observe if not isinstance(at, int))):
             named.settle(t, h, q)
 
@@ -126,7 +128,7 @@ def _apart(values: Tensor, else_by: Tensor) -> Tensor:
     """Return three samples, each number a thousandth of itself further than in the one before, or of another where it is 0:
     there all ways to read the samples agree, as a sum over them and one over units."""
     by = torch.where(values != 0, values, torch.where(else_by.isfinite() & (else_by != 0), else_by, 1.0))
-    return values + 1e-3 * torch.tensor([[0.0], [1.0], [2.0]], dtype=torch.float64) * by
+    return values + by * APART
 
 
 def _noise(given: Any, outputs: Sequence[str]) -> np.ndarray | None:

@@ -56,9 +56,19 @@ def test_a_sum_over_all_that_is_called_together_is_not_read_as_one_over_units_wh
     h0 = dict.fromkeys("ab", 1.0 if at == "a parameter" else 0.0)
     problem = as_problem(shared, (torch.arange(4.0), torch.rand(4, 2)), params, h0, None)
     _settle(problem, Solver(torch.ones(2), 1e-6, {"method": "rk4"}))
-    t, h, q = torch.zeros(3, 1), torch.rand(3, 2), torch.tensor([[1.0, -0.5]]).expand(3, 2)
-    alone = torch.cat([shared(t[:1], h[k : k + 1], 1.0, -0.5) for k in range(3)])
+    t, h, q = torch.rand(3, 1), torch.rand(3, 2), torch.tensor([[1.0, -0.5]]).expand(3, 2)
+    alone = torch.cat([shared(t[k : k + 1], h[k : k + 1], 1.0, -0.5) for k in range(3)])
     torch.testing.assert_close(problem.equation(t, h, q), alone)
+
+
+def test_each_sample_is_solved_at_its_own_time_by_code_that_reads_the_first_one():
+    def driven(t, h, k):
+        return torch.sin(t[0]) - k * h
+
+    problem = as_problem(driven, (torch.arange(4.0), torch.rand(4)), {"k": (1.0, 0, 9)}, {"a": 1.0}, None)
+    _settle(problem, Solver(torch.ones(1), 1e-6, {"method": "rk4"}))
+    t, h = torch.rand(3, 1), torch.rand(3, 1)
+    torch.testing.assert_close(problem.equation(t, h, torch.ones(3, 1)), torch.sin(t) - h)
 
 
 def test_questions_of_all_that_still_run_are_answered_at_once():
