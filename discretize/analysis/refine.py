@@ -34,6 +34,7 @@ from discretize.sequences.ragged import Ragged, gone_by
 from discretize.sequences.rnn import DiscreteRNN
 
 __all__ = [
+    "ATOL",
     "FINER",
     "Call",
     "Held",
@@ -44,12 +45,14 @@ __all__ = [
     "root_mean_square",
     "run_with",
     "solved",
+    "solved_size",
     "stepped_parts",
 ]
 
 WAIT, LOOK, MOST = 500, 250, 16_000  # samples for which the last inputs are held at first, are looked at, and in all
 SEQUENCES = 16  # for which they are held
 SETTLED, TINY = 0.1, 1e-9  # relative change between looks of what has settled, and a movement that is none, of the spread
+ATOL, COARSE = 1e-9, 1e-3  # absolute tolerance of the solution, in sizes of the states, which are found by a coarse one
 FINER = 16  # times as many steps as the last refinement has, which stand for the solution of a field with noise
 Call = Callable[[], Any]  # of a model, on the data
 CALL = ("x", "h_0", "ts", "lengths", "reset")
@@ -71,7 +74,7 @@ def refine(
     metric: Callable[[Any], float] | None = None,
     halvings: int = 4,
     rtol: float = 1e-8,
-    atol: float = 1e-9,
+    atol: float | None = None,
     **named: object,
 ) -> Refinement:
     r"""Run a model on data with its step as it is, halved again and again, and solved exactly; its weights stay.
@@ -85,15 +88,20 @@ def refine(
 
     Args:    model: a `DiscreteRNN`, or a module with some in it, called as model(*data, **named), so with `ts=` or `lengths=`
              where these are given; metric: a number for what the model returns, such as the loss or accuracy of its task;
-             halvings: of the step; rtol, atol: of the exact solution.
+             halvings: of the step; rtol, atol: of the exact solution; atol: 1e-9 of the size of its states if not given.
     Returns: a `Refinement`; its `verdict` is in words, `print` shows the table too.
     Raises:  TypeError, ValueError for what cannot be refined; SolverError where there is no exact solution.
     Source:  a convergence test, as Krishnapriyan et al. 2023 put it to learned models, and Ott et al. 2021 other solvers; what is
              held after the data, and the verdict, are this project's.
     """
     parts = stepped_parts(model)
+    call = partial(model, *data, **named)
     with evaluated(model):
-        return refined_and_held(parts, partial(model, *data, **named), metric, halvings, rtol, atol)[0]
+        if atol is None:
+            dice = torch.get_rng_state()
+            atol = ATOL * (solved_size(parts, call, dice, run_with(parts, call, dice, over_time=True)[0][0]) or 1.0)
+            torch.set_rng_state(dice)
+        return refined_and_held(parts, call, metric, halvings, rtol, atol)[0]
 
 
 def stepped_parts(model: nn.Module) -> list[DiscreteRNN]:
@@ -120,6 +128,14 @@ def evaluated(model: nn.Module) -> Iterator[None]:
     finally:
         for part, was in training.items():
             part.training = was
+
+
+def solved_size(parts: list[DiscreteRNN], call: Call, dice: Tensor, stepped: Tensor) -> float:
+    """Return the root mean square of the states of a coarse solution; stepped (time, batch, hidden): those of the first part."""
+    sizes = stepped.double().square().nanmean((1, 2)).sqrt()
+    there = sizes[(sizes > 0) & sizes.isfinite()]  # the first of these: steps may diverge later
+    with solved(parts, COARSE, ATOL * (float(there[0]) if len(there) else 1.0), 1):
+        return root_mean_square([states.double() for states in run_with(parts, call, dice)[0]])
 
 
 def refined_and_held(

@@ -24,13 +24,14 @@ from discretize.analysis.breakdown.scores import Metric, Scores, as_metric, numb
 from discretize.analysis.breakdown.substitutes import STEPS, own_steps, substitutes
 from discretize.analysis.breakdown.taken import StepsTaken, watched
 from discretize.analysis.refine import (
+    ATOL,
     FINER,
     Call,
     evaluated,
     refined_and_held,
-    root_mean_square,
     run_with,
     solved,
+    solved_size,
     stepped_parts,
 )
 from discretize.errors import SolverWarning, StepWarning
@@ -41,8 +42,7 @@ from discretize.sequences.rnn import DiscreteRNN
 __all__ = ["breakdown"]
 
 SUBSTEPS = (1, 2, 4)  # of other steps
-RTOL, ATOL = 1e-8, 1e-9  # of the solution, the second in sizes of the states, which are found by a
-COARSE = 1e-3  # solution
+RTOL = 1e-8  # of the solution
 
 
 @torch.no_grad()
@@ -101,8 +101,7 @@ def _look(
     follows = not noisy and not isinstance(first.field, DelayedField)  # a small difference: it has no past
     with watched(first) if follows else nullcontext(StepsTaken()) as taken:
         stepped, answered = run_with(parts, call, dice, over_time=True)
-    with solved(parts, COARSE, ATOL * _first_size(stepped[0]), 1):
-        size = root_mean_square([states.double() for states in run_with(parts, call, dice)[0]])
+    size = solved_size(parts, call, dice, stepped[0])
     atol = ATOL * (size or 1.0)
     torch.set_rng_state(dice)
     refinement, held = refined_and_held(parts, call, score, halvings, RTOL, atol)
@@ -132,13 +131,6 @@ def _look(
         noise=moments(first, call, halvings, exact[0], dice) if noisy else None,
         modules=len(parts),
     )
-
-
-def _first_size(states: Tensor) -> float:
-    """Return the size of states (time, batch, hidden) at the first sample where they are no longer 0: steps may diverge later."""
-    sizes = states.double().square().nanmean((1, 2)).sqrt()
-    there = sizes[(sizes > 0) & sizes.isfinite()]
-    return float(there[0]) if len(there) else 1.0
 
 
 def _of_rates(taken: StepsTaken) -> tuple[Tensor | None, Tensor | None]:

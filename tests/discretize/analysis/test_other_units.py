@@ -286,7 +286,7 @@ def test_a_refinement_says_the_same_words(size, c):
     field, xs = ctrnn.plain(2, 4), torch.randn(12, 3, 2)
     plain = discretize.refine(discretize.DiscreteRNN(field, discretize.Euler(), dt=0.5), xs, halvings=2)
     other = discretize.DiscreteRNN(InUnits(field, size, c), discretize.Euler(), dt=0.5 * c)
-    found = discretize.refine(other, xs, halvings=2, atol=1e-9 * size)
+    found = discretize.refine(other, xs, halvings=2)
     assert found.share == pytest.approx(plain.share, rel=1e-6)
     assert found.orders == pytest.approx(plain.orders, rel=1e-5)
     assert found.converges == plain.converges
@@ -305,7 +305,7 @@ def test_a_drift_of_small_states_is_not_taken_for_rounding(monkeypatch):
     words = []
     for size in (1.0, 1e-9):
         rnn = discretize.DiscreteRNN(InUnits(turn, size, 1.0), discretize.RungeKutta4(), dt=1.0)
-        words.append(discretize.refine(rnn, xs, None, None, whole, halvings=1, rtol=1e-6, atol=1e-7 * size))
+        words.append(discretize.refine(rnn, xs, None, None, whole, halvings=1, rtol=1e-6))
     assert [one.converges for one in words] == [False, False]
     assert words[0].share == pytest.approx(words[1].share, rel=1e-4)
 
