@@ -99,7 +99,7 @@ class Compared:
     def __str__(self) -> str:
         """Write "0.0287, 95 % -0.0063 to 0.0637, which holds both 0 and the 0.01 in print"."""
         low, high = self.measured.low, self.measured.high
-        if not (math.isfinite(low) and math.isfinite(high)):
+        if not (math.isfinite(low) or math.isfinite(high)):
             return f"{_places(self.measured.mean)}, without an interval, which needs two runs of each that are not all alike"
         wide = self.measured.erring(self.error)
         size = f"{abs(self.effect) if self.absent else self.effect:.3g} {'in print' if self.printed else 'that counts'}"
@@ -113,16 +113,22 @@ class Compared:
             (self.absent, self.answer),
             "which holds 0" if by_itself else f"which holds both 0 and the {size}" if holds_none else f"which holds the {size}",
         )
-        mean, low_end, high_end = (_places(value, low, high) for value in (self.measured.mean, low, high))
-        ends = " to ".join(_places(value, low, high) for value in (wide.low, wide.high))
-        among = f" (among others {100 * (1 - self.error):.4g} %: {ends})" if self.error < ERROR else ""
-        return f"{mean}, 95 % {low_end} to {high_end}{among}, {why}"
+        among = f" (among others {100 * (1 - self.error):.4g} %: {_ends(wide, low, high)})" if self.error < ERROR else ""
+        return f"{_places(self.measured.mean, low, high)}, 95 % {_ends(self.measured)}{among}, {why}"
+
+
+def _ends(interval: Spread, *beside: float) -> str:
+    """Write "-0.0063 to 0.0637"; of an interval that is open on one side "0.0200 or more"."""
+    low, high = (_places(value, *(beside or (interval.low, interval.high))) for value in (interval.low, interval.high))
+    if math.isfinite(interval.low) and math.isfinite(interval.high):
+        return f"{low} to {high}"
+    return f"{low} or more" if math.isfinite(interval.low) else f"{high} or less"
 
 
 def _places(value: float, *beside: float) -> str:
     """Write a difference with four decimals, or with three digits of the largest where these would not show two."""
-    largest = max(map(abs, (value, *beside)))
-    if not 0 < largest < 1e-3 or not math.isfinite(largest):
+    largest = max((abs(each) for each in (value, *beside) if math.isfinite(each)), default=0.0)
+    if not 0 < largest < 1e-3:
         return f"{value:.4f}"
     return f"{value:.{2 - math.floor(math.log10(largest))}f}" if largest > 1e-6 else f"{value:.2e}"
 
@@ -205,7 +211,7 @@ def need_intervals(parts: Iterable[ClaimPart]) -> None:
     compared = [part.holds for part in parts if isinstance(part.holds, Compared | EveryComparison)]
     each = [one for holds in compared for one in (holds.of.values() if isinstance(holds, EveryComparison) else [holds])]
     measured = [one.measured for one in each]
-    if not all(math.isfinite(one.low) for one in measured):
+    if not all(math.isfinite(one.low) or math.isfinite(one.high) for one in measured):
         raise NotEnoughError("an interval needs two seeds of each")
 
 

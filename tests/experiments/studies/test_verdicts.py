@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import t, ttest_1samp, ttest_ind
 
 from experiments.reports.spreads import NotEnoughError, Spread, difference, paired
-from experiments.studies.verdicts import ClaimPart, ClaimVerdict, Compared, EveryComparison, least_error
+from experiments.studies.verdicts import ClaimPart, ClaimVerdict, Compared, EveryComparison, least_error, need_intervals
 
 HALF = t.ppf(0.975, 10)  # of a standard error of 1
 YES, NO, UNDECIDED = ClaimPart("a", True, "1"), ClaimPart("b", False, "2"), ClaimPart("c", None, "3")
@@ -188,6 +188,26 @@ def test_a_verdict_on_another_experiment_is_undecided_whatever_its_parts_say():
     for parts in ([YES], [NO], [YES, NO], [UNDECIDED]):
         assert ClaimVerdict(parts, another="It is of more.").word == "undecided"
     assert ClaimVerdict([NO], another="It is of more.").sentence == "It is of more. What was found in it: B: no (2)."
+
+
+@pytest.mark.parametrize(
+    ("measured", "answer", "words"),
+    [
+        (Spread(0.03, 0.02, math.inf, 3), "yes", "0.0300, 95 % 0.0200 or more, which does not hold 0"),
+        (Spread(0.03, -0.02, math.inf, 3), "undecided", "0.0300, 95 % -0.0200 or more, which holds both 0 and the 0.01 in print"),
+        (Spread(0.0, -math.inf, 0.002, 3), "no", "0.0000, 95 % 0.0020 or less, which does not come to the 0.01 in print"),
+        (Spread(-2e-4, -math.inf, -1e-4, 3), "no", "-0.000200, 95 % -0.000100 or less, which does not come to the 0.01 in print"),
+    ],
+)
+def test_an_interval_that_is_open_on_one_side_says_its_one_end(measured, answer, words):
+    compared = Compared(measured, 0.01)
+    assert (compared.answer, str(compared)) == (answer, words)
+    need_intervals([ClaimPart("a", compared)])
+
+
+def test_an_open_interval_among_others_says_its_one_end_at_both_levels():
+    words = "0.0300, 95 % 0.0200 or more (among others 99 %: 0.0169 or more), which does not hold 0"
+    assert str(Compared(Spread(0.03, 0.02, math.inf, 3), 0.01, error=0.01)) == words
 
 
 def test_a_sentence_says_which_interval_holds_what():
