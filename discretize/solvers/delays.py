@@ -181,10 +181,6 @@ def _jumps(before: Tensor, after: Tensor) -> bool:
     return bool(((before - after).abs() > JUMP * (before.abs() + after.abs())).any())
 
 
-class NoSeveral(Exception):  # noqa: N818 - an answer
-    """Raised where no kernel solves several blocks at once."""
-
-
 class _DelayedSolve:
     """Solves block by block, and keeps what later blocks read."""
 
@@ -372,32 +368,41 @@ class _DelayedSolve:
         self, solve: Callable[..., Any], h: Tensor, within: list[float], at_once: bool
     ) -> tuple[Trajectory, SolverStats, list[Trajectory]] | None:
         """Solve until events end samples; one that has ended stays where it is. None where no kernel solves several blocks."""
+        if at_once:
+            return self._with_events_at_once(solve, h, within)
         times = torch.tensor(within, dtype=torch.float64, device="cpu")[:, None].minimum(self.ends.clamp(min=within[0]))
         solves: list[Trajectory] = []
+        return *self._looked(lambda h, ts, _: solve(h, ts, False), h, times, solves), solves
 
-        def several(h: Tensor, ts: Tensor, _: object) -> tuple[Trajectory, SolverStats]:
-            # Of no sample that stops: they have the same times, of which a window names its end twice.
-            shared, places = ts[:, 0].unique(return_inverse=True)
-            try:
-                found = None if solves else solve(h, shared, True)
-            except SolverError:  # the block that fails says it, and looks for events until then
-                found = None
-            if found is None:
-                raise NoSeveral
-            solves.append(found[0])
-            return replace(found[0], ts=ts[:, 0], hs=found[0].hs[places.to(h.device)]), found[1]
-
-        part = several if at_once else lambda h, ts, _: solve(h, ts, False)
-        solution = EventSolve(part, self.events, h, times, windows=1, at_numbers=None if at_once else solves, sides=self.sides)
+    def _with_events_at_once(
+        self, solve: Callable[..., Any], h: Tensor, within: list[float]
+    ) -> tuple[Trajectory, SolverStats, list[Trajectory]] | None:
+        """Solve several blocks, and look along their steps for events, which stop nothing there; None where no kernel does."""
+        times = torch.tensor(within, dtype=torch.float64, device="cpu")
         try:
-            solved = solution.run()
-        except NoSeveral:
+            found = solve(h, times, True)
+        except SolverError:  # the block that fails says it, and looks for events until then
             return None
+        if found is None or found[0].between.continuation() is None:
+            return None
+
+        def again(h: Tensor, ts: Tensor, _: object) -> tuple[Trajectory, SolverStats]:
+            rows = torch.searchsorted(times, ts[:, 0].contiguous())  # a window names its end twice
+            return replace(found[0], ts=ts[:, 0], hs=found[0].hs[rows.to(h.device)]), found[1]
+
+        return *self._looked(again, h, times[:, None].expand(-1, len(h)), None), [found[0]]
+
+    def _looked(
+        self, solve: Callable[..., Any], h: Tensor, times: Tensor, at_numbers: list[Trajectory] | None
+    ) -> tuple[Trajectory, SolverStats]:
+        """Find the events until the last of these times, and what they end."""
+        solution = EventSolve(solve, self.events, h, times, windows=1, at_numbers=at_numbers, sides=self.sides)
+        solved = solution.run()
         self.sides = solution.sides
         self.crossed.append(solved.events)
         self.ends = torch.where(solution.over, solution.t.detach(), self.ends)
         self.status = [new if over else old for new, old, over in zip(solution.status, self.status, solution.over, strict=True)]
-        return solved, solution.counts, solves
+        return solved, solution.counts
 
     def _listed(self, number: int) -> EventTimes:
         """Join what an event crossed in all blocks, sample by sample."""
