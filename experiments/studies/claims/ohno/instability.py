@@ -5,6 +5,7 @@ autograd    h.abs() ** r * h, differentiated by autograd        limit    the der
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import ClassVar
 
@@ -29,8 +30,8 @@ AT_ONCE = 500  # windows
 
 
 def with_divergence(results: Results) -> pd.DataFrame:
-    """Add the epoch in which runs diverged, nan for those that did not."""
-    epochs = {key: step / EPOCH for key, step in results.diverged.items()}
+    """Add the epoch in which runs diverged, from 1 on, nan for those that did not."""
+    epochs = {key: math.ceil(step / EPOCH) for key, step in results.diverged.items()}
     return results.runs.assign(epoch=results.runs["key"].map(epochs))
 
 
