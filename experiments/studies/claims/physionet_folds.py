@@ -369,6 +369,6 @@ class PhysioNetFolds(Study):
             raise NotEnoughError(f"with labels mixed up the AUROC is {mixed:.4f}, so that something tells them")
         said = [in_words(about, list(some)) for about, some in groupby(parts, lambda each: each[0].about)]
         numbers = {name: f"{value:.4f}" for name, value in controls.items()}
-        said += [f"Control, {name}: AUROC {words}." for name, words in numbers.items()]
+        said += [f"Control, {name}: AUROC {words} by patients alone." for name, words in numbers.items()]
         said.append(f"Deviation over seeds in one fold: {number(over_seeds(results), 2)}." if over_seeds(results) > 0 else "")
         return ClaimVerdict([part for _, part, _ in parts], numbers, " ".join(said))

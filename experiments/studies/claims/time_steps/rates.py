@@ -78,8 +78,8 @@ class StepRates(Study):
         rows = results.rows
         best = rows.loc[rows.groupby(list(DesignCell._fields))["loss"].idxmin()]["rate"].value_counts().sort_index()
         found = ", ".join(f"{count} at {rate:g}" for rate, count in best.items())
-        said = f"By the validation loss of one seed, of which no interval is known, the best rate is the same for few: {found}."
-        return NoVerdict("No verdict", f"{said} It is a choice, and no claim.", final=True)
+        said = "By the validation loss of one seed, of which no interval is known, so many networks have their best at each rate"
+        return NoVerdict("No verdict", f"{said}: {found}. It is a choice, and no claim.", final=True)
 
 
 def main(folder: Path) -> None:
