@@ -56,6 +56,15 @@ def rotation() -> Iterator[Entry]:
         remark="of one step, so dt times the rate: a slow spiral inwards, a < 0, opens where dt w^2 is beyond -2 a",
     )
     growing = Symbol("Re z", nonnegative=True)
+    yield own("result 19, what turns fast").says(
+        "Euler's step adds growth to every mode that turns at least as fast as it decays, at steps of any length: |1 + z| > "
+        "e^(Re z) where |Im z| >= -Re z > 0. From one that turns more slowly it may take, as from z = -1/2 + i/4.",
+        Equal(grown(-u, w), 1 - 2 * u + 2 * u**2 + (w**2 - u**2)),
+        Less(exp(-2 * u), 1 - 2 * u + 2 * u**2, True, rising=(u,)),
+        Fails(Less(exp(-1), grown(-S.Half, Rational(1, 4)))),
+        mutation=changed("2 u^2 read as u^2", upper=1 - 2 * u + u**2),
+        remark="z = -u + i w; |1 + z|^2 is the second statement's right side and w^2 - u^2, which is not negative",
+    )
     yield own("result 19, never made stable").says(
         "|1 + z| < 1 implies Re z < 0: what is stable under Euler's step is stable in the field, and not conversely.",
         Less(S.One, grown(growing, w)),

@@ -225,6 +225,19 @@ def copying() -> Iterator[Entry]:
         mutation=changed("1.44 read as 1.04", printed="1.04"),
         quote=r"with $T_{\max} = \frac{3T}{2}$ for the copy task, thus a bit larger than input length",
     )
+    yield paper("sec. 3, variable copy, T_max").says(
+        "T_max = T is the range of the dependencies of the variable copy task: with T characters between, the most that are "
+        "drawn, character k of the input is due T steps after it was read, or sooner.",
+        Less(together(10 + n + 1 + place, -place), n),
+        reading=Correction(
+            "Of what stands between the letters and the signal, at most T. Each letter is written 11 steps more than that after "
+            "it was read, which a loose prescription, as section 2 calls it, leaves out; for copy T_max is larger than all.",
+            Equal(together(10 + n + 1 + place, -place), n + 11),
+            Less(n + 10, 3 * n / 2, True, {n: (20, oo)}),
+        ),
+        remark="steps and characters counted from 0; the signal at 10 + T, the first letter after it",
+        quote=r"and $T_{\max} = T$ for the variable copy task",
+    )
 
 
 def baseline() -> Entry:

@@ -2,7 +2,8 @@ r"""Refinement: is a trained model still an ODE?
 
 The model is run with its own weights and steps of dt, dt/2, dt/4, ..., and with the exact solution. States of a model that is
 the ODE it is written as change little, and by O(dt^order). One that has learned to rely on its step errors becomes another
-model without them. What moves on while the last inputs are held may be the step's own: Euler's step lets every rotation grow.
+model without them. What moves on while the last inputs are held may be the step's own: Euler's step adds growth to what turns
+faster than it decays.
 """
 
 from __future__ import annotations
