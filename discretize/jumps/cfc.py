@@ -150,6 +150,8 @@ class CfCJump(Jump):
     units: int
     layers: int
 
+    reads_gaps = False
+
     def __init__(
         self,
         input_size: int,

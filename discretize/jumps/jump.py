@@ -20,13 +20,15 @@ __all__ = ["CellJump", "GRUBayes", "Jump", "bayes_divergence", "bayes_update", "
 
 
 class Jump(AnsweredInit, nn.Module, ABC):
-    r"""Maps the state at an observation; `input_size` is how many values may be seen, `state_size` the units of h, if known.
+    r"""Maps the state at an observation; `input_size` is how many values may be seen, `state_size` the units of h, if known;
+    `reads_gaps` is False where it does not read which of them were, so that all must be.
 
     Shape:   x (batch, input), 0 where not observed; observed (batch, input) of 0 and 1; h (batch, state) -> like h.
     """
 
     input_size: int
     state_size: int | None = None
+    reads_gaps: bool = True
 
     @abstractmethod
     def forward(self, x: Tensor, observed: Tensor, h: Tensor) -> Tensor: ...

@@ -221,6 +221,12 @@ class JumpRNN(SequenceModule):
         values, observed = xs.chunk(2, -1)
         seen = observed.any(-1, keepdim=True)
         seen = seen if ragged is None else seen & ragged.read[..., None]
+        if not self.jump.reads_gaps and not checks.holds(observed.all(-1, keepdim=True) | ~seen):
+            raise ValueError(
+                f"`observed` has samples of which some values were seen and others not, and a {type(self.jump).__name__} would "
+                "read these as 0. Fill them in, say by `ctrnn.inputs.hold_missing`, or let it read what was seen as values like "
+                "others: `torch.cat([values, seen], -1)`, of one with twice the `input_size`."
+            )
         steps = self._between(field, h, edges)
         for k, (x, mask, any_seen) in enumerate(zip(values, observed, seen, strict=True)):
             h = steps.over(k, h)

@@ -210,3 +210,14 @@ def test_settings_of_no_closed_form_network_are_refused_in_words(settings, error
 def test_a_curve_has_one_of_two_activations(name):
     with pytest.raises(ValueError, match="`activation` must be one of 'sigmoid', 'exponential'"):
         discretize.Curve(3, name)
+
+
+def test_a_value_that_is_missing_is_not_read_as_0():
+    rnn, x, lengths = discretize.cfc(2, 3, units=4), torch.randn(4, 2, 2), torch.tensor([4, 2])
+    observed = torch.ones(4, 2, 2, dtype=torch.bool)
+    observed[3, 1, 0] = observed[2, 0] = False  # beyond an end, and a sample of which nothing was seen
+    whole = rnn(torch.where(observed, x, torch.nan), lengths=lengths, observed=observed)[0]
+    assert whole.isfinite().all()
+    observed[1, 0, 1] = False
+    with pytest.raises(ValueError, match=r"some values were seen and others not, and a CfCJump would read these as 0"):
+        rnn(torch.where(observed, x, torch.nan), lengths=lengths, observed=observed)
