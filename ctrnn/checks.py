@@ -127,9 +127,15 @@ def is_tensor(name: str, value: object) -> Tensor:
             f"`{name}` must be a plain tensor, not a sparse or nested one; convert it with `{name}.to_dense()`, or pad."
         )
     if not isinstance(value, Tensor):
-        hint = f"; wrap it as torch.as_tensor({name})" if hasattr(value, "__array__") or isinstance(value, list) else ""
-        raise TypeError(f"`{name}` must be a torch.Tensor, got {type(value).__name__}{hint}.")
+        raise TypeError(f"`{name}` must be a torch.Tensor, got {type(value).__name__}{_as_tensor(name, value)}.")
     return value
+
+
+def _as_tensor(name: str, value: object) -> str:
+    """Say what makes a tensor of it: of sequences in a list, which may have unlike lengths, another thing than of numbers."""
+    if isinstance(value, list | tuple) and value and all(getattr(part, "ndim", 0) == 2 for part in value):
+        return f"; a list of sequences, (time, features) each, is one batch with lengths by discretize.Collate()({name})"
+    return f"; wrap it as torch.as_tensor({name})" if hasattr(value, "__array__") or isinstance(value, list) else ""
 
 
 def holds(condition: Tensor) -> bool:

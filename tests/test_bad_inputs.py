@@ -14,7 +14,7 @@ from torch import nn
 
 import ctrnn
 from ctrnn import HeldPath, gated, plain
-from discretize import ContinuousRNN, DiscreteCell, DiscreteRNN, Euler, SolverWarning, integrate
+from discretize import ContinuousRNN, DiscreteCell, DiscreteRNN, Euler, SequenceModel, SolverWarning, integrate
 from experiments.__main__ import main
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -43,6 +43,15 @@ class Unprojected(ctrnn.VectorField):
 class WithTime(ctrnn.VectorField):
     def flow(self, t, x, h):
         return x - h
+
+
+class CellOfMine(nn.Module):
+    def forward(self, x, h):
+        return torch.tanh(h + x.sum(-1, keepdim=True))
+
+
+def of_flow(flow):
+    return type("Mine", (ctrnn.VectorField,), {"flow": flow})
 
 
 FIELD = gated(2, 3, generator=torch.Generator().manual_seed(0))
@@ -173,6 +182,17 @@ IN_PYTHON = [
     (lambda: plain(2, 3, dtype=torch.int64), TypeError, "must be a floating-point dtype such as torch.float32, got torch.int"),
     (lambda: plain(2, 3, bias="no"), TypeError, "`bias` must be True or False, got 'no'."),
     (lambda: DiscreteRNN(2, 3), TypeError, "`field` must be a ctrnn.VectorField, got int; `ctrnn.from_torch` makes"),
+    (
+        lambda: DiscreteRNN(CellOfMine()),
+        TypeError,
+        "Of a cell that gives the next state it is `cell(x, h) - h`, whose",
+    ),
+    (lambda: DiscreteRNN(NoTensor), TypeError, "got the class NoTensor; make one, `NoTensor(...)`."),
+    (lambda: SequenceModel(FIELD, 3), TypeError, "got Relaxation; it takes steps in one, `discretize.DiscreteRNN(field)`."),
+    (lambda: SequenceModel(nn.GRU(2, 3), 3), TypeError, "got GRU; make one, `discretize.DiscreteRNN(ctrnn.from_torch(rnn))`."),
+    (lambda: DiscreteRNN(FIELD)([X[:, 0], X[1:, 0]]), TypeError, "is one batch with lengths by discretize.Collate()(x)."),
+    (lambda: of_flow(lambda self, h, x: -h), TypeError, r"`Mine.flow` takes (h, x); it is given (projected, h), what"),
+    (lambda: of_flow(lambda self, t, h: -h), TypeError, "Name them so; time enters as a feature of the input."),
     (lambda: DiscreteRNN(FIELD)(X, hx=H), TypeError, "`DiscreteRNN` takes no `hx`; did you mean `h_0`?"),
     (lambda: ContinuousRNN(FIELD)(input=X), TypeError, "`ContinuousRNN` takes no `input`; did you mean `x`?"),
     (lambda: DiscreteCell(FIELD)(X[0], hx=H), TypeError, "`DiscreteCell` takes no `hx`; did you mean `h`?"),

@@ -35,6 +35,7 @@ __all__ = [
     "check_like_field",
     "check_same_leading_axes",
     "check_state",
+    "instead_of_field",
 ]
 
 
@@ -59,6 +60,7 @@ class VectorField(AnsweredInit, nn.Module, ABC):
     def __init_subclass__(cls, **keywords: object) -> None:
         super().__init_subclass__(**keywords)
         if "flow" in vars(cls):
+            _check_order(cls)
             cls.flow = _checked(cls.flow)  # type: ignore[assignment,method-assign]
         # Of another flow all of this would be wrong: the general methods read what the class itself gives.
         without_derived(cls, VectorField, ["flow"], ["leak", "jacobian", "bandwidths"])
@@ -194,6 +196,17 @@ class VectorField(AnsweredInit, nn.Module, ABC):
 
 
 Flow = Callable[[VectorField, Tensor, Tensor], Tensor]
+NO_INPUT = ("h", "hidden", "state", "t", "time")  # names of what `flow` is not given first
+
+
+def _check_order(cls: type[VectorField]) -> None:
+    """Refuse `flow(self, h, x)` and `flow(self, t, h)`: with as many units as inputs they would run, on the wrong numbers."""
+    names = [*inspect.signature(cls.flow).parameters][1:]
+    if len(names) == 2 and names[0] in NO_INPUT:
+        raise TypeError(
+            f"`{cls.__name__}.flow` takes ({', '.join(names)}); it is given (projected, h), what `project` makes of the input, "
+            "and then the state. Name them so; time enters as a feature of the input."
+        )
 
 
 def _checked(flow: Flow) -> Flow:
@@ -277,16 +290,31 @@ def _writes(projected: Tensor, h: Tensor) -> int:
 
 def check_field(value: object) -> VectorField:
     if not isinstance(value, VectorField):
-        hint = "`ctrnn.from_torch` makes one of a torch cell, `ctrnn.gated(input_size, hidden_size)` a new one."
-        if isinstance(getattr(value, "field", None), VectorField):
-            hint = "take the field in it, `.field`."
-        if hasattr(value, "delays"):
-            hint = (
-                "it reads its own past: `discretize.integrate` and sequence modules run it, and `ctrnn.cells.DelayLine(field, "
-                "dt)` is a field of its states."
-            )
-        raise TypeError(f"`field` must be a ctrnn.VectorField, got {type(value).__name__}; {hint}")
+        raise TypeError(f"`field` must be a ctrnn.VectorField, {instead_of_field(value)}")
     return value
+
+
+def instead_of_field(value: object) -> str:
+    """Say what came in place of a field, and what makes a field of it."""
+    if isinstance(value, type) and issubclass(value, nn.Module):
+        return f"got the class {value.__name__}; make one, `{value.__name__}(...)`."
+    return f"got {type(value).__name__}; {_field_of(value)}"
+
+
+def _field_of(value: object) -> str:
+    if hasattr(value, "delays"):
+        return (
+            "it reads its own past: `discretize.integrate` and sequence modules run it, and `ctrnn.cells.DelayLine(field, "
+            "dt)` is a field of its states."
+        )
+    if isinstance(getattr(value, "field", None), VectorField):
+        return "take the field in it, `.field`."
+    if isinstance(value, nn.Module) and not isinstance(value, (nn.RNNBase, nn.RNNCellBase)):
+        return (
+            "write dh/dt as `flow` of a ctrnn.VectorField. Of a cell that gives the next state it is `cell(x, h) - h`, whose "
+            "Euler step of length 1 is the cell."
+        )
+    return "`ctrnn.from_torch` makes one of a torch cell, `ctrnn.gated(input_size, hidden_size)` a new one."
 
 
 def _check_hooks(modules: Iterable[nn.Module]) -> None:

@@ -16,7 +16,7 @@ from sympy.core.function import AppliedUndef
 from torch import Tensor, nn
 
 from ctrnn.fields.delayed import DelayedField, WithPast
-from ctrnn.fields.field import VectorField
+from ctrnn.fields.field import VectorField, check_field
 from ctrnn.fields.noise import noise_channels
 from derivations.prover import symbols
 from derivations.prover.timelimit import OutOfTime, time_limit
@@ -107,9 +107,7 @@ def symbolic_field(field: VectorField) -> SymbolicField:
 
     Raises:  TypeError for another module; what `symbolic` raises.
     """
-    if not isinstance(field, VectorField):
-        raise TypeError(f"`field` must be a ctrnn.VectorField, got {type(field).__name__}.")
-    return cast(SymbolicField, symbolic(field))
+    return cast(SymbolicField, symbolic(check_field(field)))
 
 
 def system_of(program: ModuleRecord, module: nn.Module, field: bool | None = None) -> SymbolicField | SymbolicStep:

@@ -111,7 +111,8 @@ def stepped_parts(model: nn.Module) -> list[DiscreteRNN]:
     if not parts:
         raise ValueError(
             "`model` has no discretize.DiscreteRNN in it, and no steps. The weights of one that is solved take steps by "
-            "`model.stepped()`, or `discretize.sequences.stepped(rnn)`; a field by `DiscreteRNN(field, step)`."
+            "`model.stepped()`, or `discretize.sequences.stepped(rnn)`; a field by `DiscreteRNN(field, step)`, an nn.GRU by "
+            "`DiscreteRNN(ctrnn.from_torch(gru))`."
         )
     kept = {p.device for part in parts for p in part.parameters() if checks.time_dtype(p.device) != torch.float64}
     if kept:

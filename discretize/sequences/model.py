@@ -16,7 +16,7 @@ from ctrnn.calls import AnsweredInit, answered
 from discretize.errors import warn_user
 from discretize.noise.brownian import BrownianPath
 from discretize.noise.generator import Seed
-from discretize.sequences.module import Lengths, SequenceModule, Start
+from discretize.sequences.module import Lengths, SequenceModule, Start, check_module
 from discretize.sequences.twins import on_the_clock_of, other_tensor, solved, stepped
 from discretize.settings import Method
 from discretize.steps.step import Step
@@ -59,8 +59,7 @@ class SequenceModel(AnsweredInit, nn.Module):
         encoder: nn.Module | None = None,
     ) -> None:
         super().__init__()
-        if not isinstance(rnn, SequenceModule):
-            raise TypeError(f"`rnn` must be a discretize.DiscreteRNN, ContinuousRNN or Layers, got {type(rnn).__name__}.")
+        check_module(rnn)
         if encoder is not None and not isinstance(encoder, nn.Module):
             raise TypeError(f"`encoder` must be a torch.nn.Module, got {type(encoder).__name__}.")
         self.encoder, self.rnn, self.output_size = encoder, rnn, checks.positive_size("output_size", output_size)
@@ -134,8 +133,7 @@ class SequenceModel(AnsweredInit, nn.Module):
                  with weights of its own.
         Raises:  TypeError, ValueError for what is none, for other sizes, and for another field's weights.
         """
-        if not isinstance(rnn, SequenceModule):
-            raise TypeError(f"`rnn` must be a discretize.DiscreteRNN, ContinuousRNN or Layers, got {type(rnn).__name__}.")
+        check_module(rnn)
         reads = (1 + rnn.bidirectional) * rnn.hidden_size
         width = getattr(self.read_out, "in_features", reads)  # a read-out may have been replaced
         if reads != width or rnn.input_size != self.rnn.input_size:

@@ -33,7 +33,7 @@ from discretize.units import look_at_intervals, look_at_lengths
 if TYPE_CHECKING:
     from discretize.kernels.repeated import Repeated
 
-__all__ = ["Lengths", "SequenceModule", "RaggedCall", "Start", "check_no_lengths"]
+__all__ = ["Lengths", "SequenceModule", "RaggedCall", "Start", "check_module", "check_no_lengths"]
 
 Start = Tensor | tuple[Tensor, Tensor] | None
 Lengths = Tensor | Sequence[int] | None
@@ -372,3 +372,15 @@ def check_no_lengths(lengths: Lengths) -> None:
     """Refuse `lengths` beside packed sequences."""
     if lengths is not None:
         raise ValueError("`x` is a PackedSequence, which knows its lengths; leave `lengths` out.")
+
+
+def check_module(rnn: object) -> None:
+    """Refuse what is no sequence module, and say what makes one of it."""
+    if isinstance(rnn, SequenceModule):
+        return
+    hint = "."
+    if isinstance(rnn, VectorField) or hasattr(rnn, "delays"):
+        hint = "; it takes steps in one, `discretize.DiscreteRNN(field)`."
+    elif isinstance(rnn, nn.RNNBase):
+        hint = "; make one, `discretize.DiscreteRNN(ctrnn.from_torch(rnn))`."
+    raise TypeError(f"`rnn` must be a discretize.DiscreteRNN, ContinuousRNN or Layers, got {type(rnn).__name__}{hint}")

@@ -15,7 +15,7 @@ from ctrnn.storage.comparison import named_tensors
 from discretize.errors import TimeUnitWarning, warn_user
 from discretize.sequences.clocked import copied
 from discretize.sequences.continuous import ContinuousRNN
-from discretize.sequences.module import SequenceModule
+from discretize.sequences.module import SequenceModule, check_module
 from discretize.sequences.rnn import DiscreteRNN
 from discretize.settings import Method
 from discretize.steps.step import Step
@@ -47,8 +47,7 @@ def stepped(rnn: SequenceModule, step: Step | str | None = None, **settings: Any
 
 
 def _twin(rnn: SequenceModule, way: str, settings: dict[str, Any]) -> SequenceModule:
-    if not isinstance(rnn, SequenceModule):
-        raise TypeError(f"`rnn` must be a discretize.DiscreteRNN, ContinuousRNN or Layers, got {type(rnn).__name__}.")
+    check_module(rnn)
     if changed := next((name for name in KEPT if name in settings), None):
         raise TypeError(
             f"`{way}` keeps `{changed}`, so that both read the same data alike; with another one make the module itself, "

@@ -221,6 +221,7 @@ def _of_others(name: str, make: Callable[..., ctrnn.VectorField]) -> Builder:
     """Return a builder of a user's field, whose constructor may leave out the keywords of `ctrnn.gated`."""
 
     def build(inputs: int, settings: FieldSettings, weights: _Weights) -> ctrnn.VectorField:
+        from ctrnn.fields.field import instead_of_field  # noqa: PLC0415
         from experiments.seeds import drawing  # noqa: PLC0415
 
         parameters = inspect.signature(make).parameters
@@ -229,7 +230,7 @@ def _of_others(name: str, make: Callable[..., ctrnn.VectorField]) -> Builder:
         with drawing(weights["generator"]):
             field = made(f"the field {name}", make, inputs, settings.hidden, **given)
         if not isinstance(field, ctrnn.VectorField):
-            raise UsageError(f"the field {name} is a ctrnn.VectorField, or what makes one; got {type(field).__name__}.")
+            raise UsageError(f"the field {name} must be a ctrnn.VectorField, or what makes one; {instead_of_field(field)}")
         return field.to(weights["dtype"])
 
     return build

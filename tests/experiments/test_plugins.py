@@ -122,6 +122,28 @@ def test_without_the_file_its_names_are_not_known(tmp_path, file, capsys):
         Configuration.from_json(configured)
 
 
+class Echo(ctrnn.DelayedField):
+    def __init__(self, input_size, hidden_size):
+        super().__init__(input_size, hidden_size, [1.0])
+
+    def flow(self, projected, h, past):
+        return torch.tanh(past[0]) - h
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        (Echo, r"the field mine must be a ctrnn\.VectorField, .* got Echo; it reads its own past: .*DelayLine\(field, dt\)"),
+        (torch.nn.RNNCell, r"got RNNCell; `ctrnn\.from_torch` makes one of a torch cell"),
+        (torch.nn.Linear, r"got Linear; write dh/dt as `flow` of a ctrnn\.VectorField\. Of a cell that gives the next state"),
+    ],
+)
+def test_what_is_no_field_says_what_makes_one_of_it(made, words):
+    FIELDS.add("mine", made)
+    with pytest.raises(UsageError, match=words):
+        built_field("mine", 2, FieldSettings(hidden=3), generator(0))
+
+
 def test_a_field_of_a_user_is_a_function_of_the_seed_and_leaves_the_generator_of_torch_alone(file):
     use([file])
     before = torch.get_rng_state()
