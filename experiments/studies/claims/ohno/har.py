@@ -116,8 +116,8 @@ class OhnoHAR(Study):
             data=lambda results: of_euler(results, "epoch"),
         ),
         "gradients": Bands(
-            "Norm of dL/dx_t, the geometric mean over 100 sequences; a band over seeds. Exponentials are straight lines here. A "
-            "larger r keeps early samples in sight before training; after it all do.",
+            "Norm of dL/dx_t, the geometric mean over 100 sequences; a band over seeds. Exponentials are straight lines here. "
+            "Every r above 0 keeps early samples in sight before training, r = 4 most and r = 1 least; after it all do.",
             x="t",
             y="norm",
             lines=("exponent", DRAWN),
