@@ -228,6 +228,17 @@ def slow_gates() -> Iterator[Entry]:
         mutation=changed("1 + u read as 1/(1 + u)", lower=fall.subs(G, 1 / (1 + u))),
         remark="q = 1 - tanh^2 > 0; what falls rises where it is taken twice",
     )
+    turned = -step.subs(b, 0)
+    yield own("result 22, no offset", given=("b = 0", "w = -v < 0", "G > 0")).says(
+        "Without an offset the step f is odd, so that it does the same as -f where either is taken twice. -f rises in h at a "
+        "rate above -1: no two states change places under it, and f is not chaotic.",
+        Equal(step.subs({b: 0, h: -h}), turned),
+        Equal(Derivative(turned, h), (G * v * q - 1 + G).subs(q, 1 - tanh(v * h) ** 2)),
+        Less(-S.One, G * v * q - 1 + G, True),
+        mutation=changed("above -1 read as above 0", lower=S.Zero),
+        remark="q = 1 - tanh^2 > 0; with h added -f rises, so that f(f(h)) = h for f(h) = -h alone. A continuous map of an "
+        "interval that exchanges no two states sends all of them to points of rest (Coppel 1955), which is not proved here",
+    )
 
 
 def rereading() -> Iterator[Entry]:
