@@ -176,9 +176,16 @@ def are_finite(value: Tensor) -> bool:
     return _read(total, lambda: cmath.isfinite(total.item())) or holds(torch.isfinite(value))
 
 
+def is_delays(name: str) -> bool:
+    """Return whether a parameter of that name has the delays of a field, or of one in it: times, in a dtype of their own."""
+    return name == "delays" or name.endswith(".delays")
+
+
 def same_settings(modules: Iterable[tuple[str, nn.Module]]) -> None:
-    """Check that the parameters of all modules have one dtype and one device."""
-    parameters = [(name, parameter) for name, module in modules for parameter in module.parameters()]
+    """Check that the parameters of all modules, delays apart, have one dtype and one device."""
+    parameters = [
+        (name, parameter) for name, module in modules for own, parameter in module.named_parameters() if not is_delays(own)
+    ]
     for name, parameter in parameters:
         first = parameters[0][1]
         same_dtype = parameter.dtype == first.dtype

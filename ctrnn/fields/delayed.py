@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from ctrnn import checks
 from ctrnn.calls import AnsweredInit
-from ctrnn.fields.field import VectorField, check_field
+from ctrnn.fields.field import VectorField, check_field, check_order
 from ctrnn.fields.parts import affine
 
 __all__ = ["Delay", "DelayLine", "DelayedField", "Settled", "WithPast", "check_steppable"]
@@ -58,6 +58,7 @@ class DelayedField(AnsweredInit, nn.Module, ABC):
         except TypeError:
             takes = ", ".join([*inspect.signature(type(self).flow).parameters][1:])
             raise TypeError(f"`flow` of {type(self).__name__} takes ({takes}); it must take (projected, h, past).") from None
+        check_order(type(self), ("projected", "h", "past"))
         self.input_size: int = checks.size("input_size", input_size)
         self.hidden_size: int = checks.positive_size("hidden_size", hidden_size)
         self.state_size: int = self.hidden_size if state_size is None else checks.positive_size("state_size", state_size)
@@ -121,13 +122,13 @@ class DelayedField(AnsweredInit, nn.Module, ABC):
     @property
     def dtype(self) -> torch.dtype | None:
         """The dtype of its parameters but the delays, which are times; None without any."""
-        others = (p.dtype for name, p in self.named_parameters() if name != "delays")
+        others = (p.dtype for name, p in self.named_parameters() if not checks.is_delays(name))
         return next((dtype for dtype in others if dtype.is_floating_point), None)
 
     @property
     def device(self) -> torch.device | None:
         """The device of its parameters but the delays; None without any."""
-        return next((p.device for name, p in self.named_parameters() if name != "delays"), None)
+        return next((p.device for name, p in self.named_parameters() if not checks.is_delays(name)), None)
 
     def extra_repr(self) -> str:
         delays = f"{len(self.of_time)} functions of time" if self.of_time else f"{[round(d, 6) for d in self.delays.tolist()]}"

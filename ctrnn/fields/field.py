@@ -33,6 +33,7 @@ __all__ = [
     "check_field",
     "check_input",
     "check_like_field",
+    "check_order",
     "check_same_leading_axes",
     "check_state",
     "instead_of_field",
@@ -60,7 +61,7 @@ class VectorField(AnsweredInit, nn.Module, ABC):
     def __init_subclass__(cls, **keywords: object) -> None:
         super().__init_subclass__(**keywords)
         if "flow" in vars(cls):
-            _check_order(cls)
+            check_order(cls)
             cls.flow = _checked(cls.flow)  # type: ignore[assignment,method-assign]
         # Of another flow all of this would be wrong: the general methods read what the class itself gives.
         without_derived(cls, VectorField, ["flow"], ["leak", "jacobian", "bandwidths"])
@@ -164,10 +165,10 @@ class VectorField(AnsweredInit, nn.Module, ABC):
 
     @property
     def dtype(self) -> torch.dtype | None:
-        """The parameters' dtype; None for a field without parameters."""
+        """The parameters' dtype; None for a field without parameters. Delays are times, and have a dtype of their own."""
         # The first of them answers, and every call of the field asks: no list, and no generator of one's own.
-        for tensor in chain(self.parameters(), self.buffers()):
-            if tensor.is_floating_point():
+        for name, tensor in chain(self.named_parameters(), self.named_buffers()):
+            if tensor.is_floating_point() and not checks.is_delays(name):
                 return tensor.dtype
         return None
 
@@ -199,13 +200,13 @@ Flow = Callable[[VectorField, Tensor, Tensor], Tensor]
 NO_INPUT = ("h", "hidden", "state", "t", "time")  # names of what `flow` is not given first
 
 
-def _check_order(cls: type[VectorField]) -> None:
+def check_order(cls: type, given: tuple[str, ...] = ("projected", "h")) -> None:
     """Refuse `flow(self, h, x)` and `flow(self, t, h)`: with as many units as inputs they would run, on the wrong numbers."""
-    names = [*inspect.signature(cls.flow).parameters][1:]
-    if len(names) == 2 and names[0] in NO_INPUT:
+    names = [*inspect.signature(cls.flow).parameters][1:]  # type: ignore[attr-defined]
+    if len(names) == len(given) and names[0] in NO_INPUT:
         raise TypeError(
-            f"`{cls.__name__}.flow` takes ({', '.join(names)}); it is given (projected, h), what `project` makes of the input, "
-            "and then the state. Name them so; time enters as a feature of the input."
+            f"`{cls.__name__}.flow` takes ({', '.join(names)}); it is given ({', '.join(given)}), what `project` makes of the "
+            "input, and then the state. Name them so; time enters as a feature of the input."
         )
 
 

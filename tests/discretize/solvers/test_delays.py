@@ -638,6 +638,9 @@ REFUSED = {
     ),
     "it reads its own past": lambda: ctrnn.timescales(Net()),
     "give `longest`": lambda: ctrnn.DelayLine(Net(), 0.1, longest=0.5),
+    r"takes \(h, x, past\); it is given \(projected, h, past\)": lambda: type(
+        "Turned", (ctrnn.DelayedField,), {"flow": lambda self, h, x, past: past[0] - h}
+    )(3, 3, [1.0]),
 }
 
 
@@ -671,6 +674,22 @@ def test_a_step_along_the_line_shifts_the_states_and_reads_between_them():
     past = state[:, 6:], (state[:, :3] + state[:, 3:6]) / 2
     assert_close(following[:, :3], state[:, :3] + 0.5 * line.field(x, state[:, :3], past))
     assert_close(line.state_of(lambda t: t * torch.ones(2, 3))[0], torch.tensor([0.0, -0.5, -1.0]).repeat_interleave(3))
+
+
+def test_a_line_in_float32_takes_noise_beside_delays_in_float64():
+    """h' = h + dt F(x, h, h(t - 0.5), h(t - 1)) + dW, in a loop that keeps all states, float32 beside float64 delays."""
+    torch.manual_seed(0)
+    field, dt, batch = Net((0.5, 1.0), learn=True), 0.5, 4
+    field.weight_x.float(), field.weights.float()
+    line = ctrnn.DelayLine(field, dt)
+    noisy, x = ctrnn.Noisy(line, ctrnn.Noise(0.3)), torch.randn(6, batch, 2, dtype=torch.float32)
+    w = discretize.BrownianPath(7, dt * torch.arange(7.0), 3, batch)
+    output, _ = discretize.DiscreteRNN(noisy, discretize.EulerMaruyama(), dt=dt)(x, seed=w)
+    assert noisy.dtype == ctrnn.Stack([ctrnn.plain(2, 2, dtype=torch.float32), line]).dtype == output.dtype == torch.float32
+    hs, kicks = [torch.zeros(batch, 3)] * 3, w(dt * torch.arange(7.0)).diff(dim=0)
+    for sample, kick in zip(x, kicks, strict=True):
+        hs.append(hs[-1] + dt * field(sample, hs[-1].float(), (hs[-2].float(), hs[-3].float())) + 0.3 * kick)
+    assert_close(output, torch.stack(hs[3:]).float(), rtol=0, atol=1e-5)
 
 
 def along_a_line(delay, longest):
