@@ -189,7 +189,8 @@ class ClaimPart:
     @property
     def begun(self) -> str:
         """Write the claim as a sentence begins."""
-        return self.claim[0].upper() + self.claim[1:] if self.claim[:2].isalpha() else self.claim  # never r = 2
+        words = self.claim[:2].isalpha() or (self.claim[:2] == "a " and self.claim[2:4].isalpha())  # never r = 2
+        return self.claim[0].upper() + self.claim[1:] if words else self.claim
 
     def __str__(self) -> str:
         return f"{self.begun}: {self.answer}{f' ({self.numbers})' if self.numbers else ''}."

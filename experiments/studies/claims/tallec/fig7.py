@@ -50,7 +50,7 @@ class TallecFigure7(Study):
 
     name = "tallec-fig7"
     question, claim, source, prior_work, *resolutions = words_beside(__file__)
-    minutes: ClassVar = {"smoke": 0.3, "small": 120, "paper": 500_000}
+    minutes: ClassVar = {"smoke": 0.3, "small": 140, "paper": 500_000}
     sizes: ClassVar = {
         "smoke": Sizes(text=SHAKESPEARE, hidden=4, length=10, batch=4, steps=4, every=2, held_out=4, seeds=2),
         "small": Sizes(text=SHAKESPEARE, hidden=128, length=100, batch=32, steps=10_000, every=500, held_out=500, seeds=3),
