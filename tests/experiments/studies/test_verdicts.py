@@ -264,3 +264,16 @@ def test_a_mean_that_far_beyond_a_bound_is_shown_to_be_in_four_cases_of_five():
     true = beyond[0] * half / math.sqrt(6)  # of a standard deviation of 1
     assert np.mean(draws.mean(1) + true - half * sizes > 0) == pytest.approx(0.8, abs=0.02)
     assert paired([0.5, 0.5]).told_apart() == 0.0
+
+
+BEGUN = {
+    "a symbol lasts": "A symbol lasts",
+    "on words": "On words",
+    "r = 2 learns": "r = 2 learns",
+    "a = 2 learns": "a = 2 learns",
+}
+
+
+@pytest.mark.parametrize("claim", BEGUN)
+def test_a_part_begins_with_a_capital_but_for_a_symbol(claim):
+    assert ClaimPart(claim, True).begun == BEGUN[claim]
