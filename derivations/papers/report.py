@@ -18,7 +18,7 @@ from derivations.claim import ALL_SIZES, Claim, Entry, decided
 from derivations.papers.equations import SIDES, About, NotRead, Paper, PaperEquation
 from derivations.papers.paper import read_paper
 from derivations.papers.tokens import Token
-from derivations.prover.formulas import written
+from derivations.prover.formulas import PrintedFormula, written
 from derivations.prover.identity import DIFFERENCE
 from derivations.prover.notebook import Cells
 from derivations.prover.timelimit import OutOfTime, time_limit
@@ -121,8 +121,8 @@ def _finding(claim: Claim, about: About, paper: Paper) -> Finding:
     refuted = claim.verdict in (FAILS, REINTERPRETED)
     sides = both_sides(claim.certificates[0]["steps"]) if refuted and len(claim.certificates) == 1 else None
     used = [(said.label, Eq(said.left, said.value, evaluate=False)) for said in about.by]
-    unread, formulas = about.unread, [formula for formula in claim.formulas if formula.text != "True"]
-    shown: list[Any] = formulas[: max(len(formulas) - len(used), 1)] if about.shown is None else [about.shown]
+    unread = about.unread
+    shown: list[Any] = _claimed(claim, [formula for _, formula in used]) if about.shown is None else [about.shown]
     words: Any = about.words or (shown[0] if shown else "")
     apart = f"left side - right side = {plain(claim.counterexample[DIFFERENCE])}" if DIFFERENCE in claim.counterexample else ""
     at = list(claim.numbers) if not apart else [] if sides else [apart]
@@ -140,6 +140,14 @@ def _finding(claim: Claim, about: About, paper: Paper) -> Finding:
         ("leaves open", ["; ".join(open_by)] if (open_by := _open_by(about, paper)) else []),
     ]
     return Finding(_unread(about) or claim.verdict, words, tuple(rows))
+
+
+def _claimed(claim: Claim, used: list[Eq]) -> list[PrintedFormula]:
+    """Return what a claim says, each formula once, without those at its end that it is judged by."""
+    formulas = {formula.text: formula for formula in claim.formulas if formula.text != "True"}
+    texts, by = [*formulas], [written(formula).text for formula in used]
+    end = len(texts) - len(by)
+    return [formulas[text] for text in (texts[:end] if end > 0 and texts[end:] == by else texts)]
 
 
 def _as_read(side: tuple[str, str]) -> bool:

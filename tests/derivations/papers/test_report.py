@@ -182,3 +182,24 @@ def test_what_a_line_on_top_is_said_to_decide_it_decides(tmp_path):
     assert line == "equations: (3) is by (1)"
     file.write_text(LEFT_OPEN.replace("{}", f"{line}\n"))
     assert rows(prove_paper(file), "(3)").keys() == {"holds"}
+
+
+PATH = r"""---
+t: positive
+h: nonnegative function of t
+solves: (3) is (1), (2)
+---
+$$ r := 2 $$
+$$ \frac{dh}{dt} = r \sqrt{h} \tag{1} $$
+$$ h(0) = 0 \tag{2} $$
+$$ h(t) = t^2 \tag{3} $$
+$$ h(2) = 4 \tag{4} $$
+"""
+
+
+def test_a_path_is_shown_with_each_of_its_equations_once_and_stands_for_its_function(tmp_path):
+    (tmp_path / "note.md").write_text(PATH)
+    path = rows(prove_paper(tmp_path / "note.md"), "(3)")["holds"]
+    assert [formula.words for formula in path["read as"]] == ["h(t) = t^2", "h'(t) = r*sqrt(h(t))", "h(0) = 0"]
+    then = rows(prove_paper(tmp_path / "note.md"), "(4)")["holds"]
+    assert then["by"] == ["(3): h(t) = t^2"]  # though h = 0 solves (1) and (2), too: no path is shown to be the only one
