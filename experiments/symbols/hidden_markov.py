@@ -68,8 +68,9 @@ class HiddenMarkov:
 
     @torch.no_grad()
     def log_likelihood(self, symbols: Tensor) -> Tensor:
-        """log p(x), in nats: (time,) -> (batch,)."""
-        return self._forward(check_symbols(symbols, self.size, least=1))[1].log().sum((0, 2))
+        """log p(x), in nats, -inf of what cannot be: (time,) -> (batch,)."""
+        scales = self._forward(check_symbols(symbols, self.size, least=1))[1]
+        return scales.nan_to_num(0.0).log().sum((0, 2))  # after a symbol of probability 0 a law is 0/0
 
     @torch.no_grad()
     def updated(self, symbols: Tensor) -> tuple[HiddenMarkov, Tensor]:
