@@ -46,7 +46,7 @@ def own_steps(parts: list[DiscreteRNN], refinement: Refinement) -> list[Substitu
     scores = refinement.metrics or (None,) * len(refinement.substeps)
     spread, before = refinement.spread, parts[0].substeps
     return [
-        Substitute(name, before * n, off / spread if spread else math.inf * (off > 0), score, cost * n)
+        Substitute(name, before * n, _share(off, spread), score, cost * n)
         for n, off, score in zip(refinement.substeps, refinement.drift, scores, strict=True)
     ]
 
@@ -83,5 +83,10 @@ def substitutes(
                 continue
             off = root_mean_square([(a - b)[~b.isnan()].double() for a, b in zip(states, exact, strict=True)])
             score = None if metric is None else float(metric(result))
-            fields.append(Substitute(name, parts[0].substeps * n, off / spread if spread else math.inf * (off > 0), score, cost))
+            fields.append(Substitute(name, parts[0].substeps * n, _share(off, spread), score, cost))
     return fields
+
+
+def _share(off: float, spread: float) -> float:
+    """Return a distance as a share of the spread; of states that are all 0 none, or without bound."""
+    return off / spread if spread else math.inf if off else 0.0

@@ -319,6 +319,12 @@ def test_no_rate_is_made_up_where_sequences_are_over():
     assert looked_at(DiscreteRNN(Undeclared(0.3, 1.5)), batch).g_dt is None
 
 
+def test_states_that_stay_0_are_those_of_the_equation_under_every_step():
+    found = looked_at(DiscreteRNN(Linear(0.3, 1.5)), torch.zeros(4, 2, 2, **TWICE), steps=["rk4"])
+    assert [other.share for other in found.others] == [0.0] * len(found.others)
+    assert "diverges" not in str(found)
+
+
 def test_of_one_sample_of_one_sequence_distances_are_shares_of_its_size():
     found = looked_at(DiscreteRNN(Linear(0.3, 1.5), dt=0.8), inputs(1, 1))
     exact = inputs(1, 1)[0] * (1 - torch.exp(-0.8 * torch.tensor([0.3, 1.5], **TWICE)))
