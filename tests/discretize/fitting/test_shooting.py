@@ -61,6 +61,17 @@ def test_a_sum_over_all_that_is_called_together_is_not_read_as_one_over_units_wh
     torch.testing.assert_close(problem.equation(t, h, q), alone)
 
 
+def test_what_grows_from_a_small_part_of_its_size_is_solved_as_well():
+    """A logistic curve from 1 to 1e8, in closed form."""
+    ts, size = torch.linspace(0, 28, 8, dtype=torch.float64), 1e8
+    curve = size / (1 + (size - 1) * torch.exp(-ts))
+    problem = as_problem(lambda t, h, r: r * h * (1 - h / size), (ts, curve), {"r": (1.0, 0, 2)}, {"y": 1.0}, None)
+    solver = Solver(torch.tensor([size]), 1e-6, {"fused": False})
+    _settle(problem, solver)
+    found = Shooting(problem, solver, np.ones(1)).solve(torch.ones(1, 1))[:, 0, 0, 0]
+    torch.testing.assert_close(found, curve, rtol=1e-4, atol=0)
+
+
 def test_each_sample_is_solved_at_its_own_time_by_code_that_reads_the_first_one():
     def driven(t, h, k):
         return torch.sin(t[0]) - k * h
