@@ -147,9 +147,10 @@ def _decided(field: SymbolicField, reading: FieldReading, orthant: FieldReading)
         rates = orthant.rates(obstacle.equation)
         return Closure(NONE, said, (obstacle.equation,), rates, obstacle.unit, obstacle.certificate)
     raise UnknownRate(
-        f"of `{field.name}` was found no rate that takes up a clock's speed, and it is not proved that there is none. A rate is "
+        f"in `{field.name}` no rate was found that takes up a clock's speed, and it is not proved that there is none. A rate is "
         "a factor outside of all other functions, with a free parameter of its own: a constant, or a sigmoid, exp or softplus "
-        "of the data, with free weights for all of them and a free bias."
+        "of the data, with free weights for all of them and a free bias. A gate that is read in another function too, as f in "
+        "f (tanh(w f h) - h), is not seen as one; a cell with a second gate in that place, as the GRU, is decided."
     )
 
 

@@ -11,6 +11,7 @@ import torch
 from sympy import Expr, MatrixSymbol, Symbol
 from torch import nn
 
+from ctrnn import checks
 from derivations.twins.cells import UnitEquations
 
 __all__ = [
@@ -42,8 +43,7 @@ def checked_widths(module: nn.Module, widths: Widths | None) -> dict[str, Width]
 
     Raises:  TypeError for what is no module, or has no Python code; ValueError for widths that do not fit its arguments.
     """
-    if not isinstance(module, nn.Module):
-        raise TypeError(f"`module` must be a torch.nn.Module, got {type(module).__name__}.")
+    checks.instance("module", module, nn.Module)
     if isinstance(module, torch.jit.ScriptModule):
         raise TypeError("`module` is compiled by torch.jit, and has no Python code to record; give the module it was made of.")
     if widths is None:
@@ -117,8 +117,7 @@ def at_sizes(module: nn.Module, equations: UnitEquations) -> tuple[dict[str, Wid
 
     Raises:  ValueError where the shapes of the module's parameters are not those of the equations.
     """
-    if not isinstance(module, nn.Module):
-        raise TypeError(f"`module` must be a torch.nn.Module, got {type(module).__name__}.")
+    checks.instance("module", module, nn.Module)
     sizes = lengths_of(module, equations)
     if unknown := sorted(
         {str(n) for m in matrices(equations).values() for size in m.shape for n in size.free_symbols - set(sizes)}

@@ -36,6 +36,11 @@ def read_table(path: Path, notation: Notation | None = None) -> Columns:
 
     Raises:  UsageError for what is no table, and for more than `MOST_BYTES`, `MOST_ROWS` or `MOST_CELLS`.
     """
+    if path.is_dir():
+        raise UsageError(
+            f"{path}: is a folder, and a table is one file. Join its files, each with its name in a column: "
+            "pandas.concat([pandas.read_csv(file).assign(file=file.stem) for file in files]), and say sequence=file."
+        )
     check_file(path)
     notation = notation or Notation()
     kind = kind_of(path)

@@ -173,8 +173,8 @@ class RunRecord:
         except OSError as error:
             kept = f"the run is kept up to step {self._kept}" if self._kept else "no step is kept yet"
             raise StoppedError(
-                f"cannot write to {self.folder} ({error.strerror or error}); {kept}. Make room, or writable, then go on with: "
-                f"{self.configuration.command(self.folder, resume=True)}",
+                f"cannot write to {self.folder} ({error.strerror or error}); {kept}. Make room or the folder writable, and "
+                f"go on with: {self.configuration.command(self.folder, resume=True)}",
                 "not writable",
             ) from error
 

@@ -234,6 +234,25 @@ def test_where_neither_answer_is_proved_none_is_given(field):
         derivations.closed_under(field())
 
 
+class Twice(ctrnn.VectorField):
+    """f (tanh(r h + x) - h), where r is the gate f again, or one of its own."""
+
+    def __init__(self, own):
+        super().__init__(1, 1)
+        self.gate = nn.Linear(2, 1)
+        self.reset = nn.Linear(2, 1) if own else self.gate
+
+    def flow(self, x, h):
+        f, r = (torch.sigmoid(gate(torch.cat([x, h], -1))) for gate in (self.gate, self.reset))
+        return f * (torch.tanh(r * h + x) - h)
+
+
+def test_of_a_gate_that_is_read_twice_nothing_is_decided_and_a_second_gate_is_named():
+    with pytest.raises(derivations.UnknownRate, match=r"in `Twice` no rate was found .*a cell with a second gate in that place"):
+        derivations.closed_under(Twice(own=False))
+    assert derivations.closed_under(Twice(own=True)).group == WITHIN_UNIT
+
+
 class Rated(ctrnn.VectorField):
     """rate (tanh(...) - h), the rate as given."""
 

@@ -64,7 +64,7 @@ def two_states(self, x, h):
 REFUSED = {
     "a state of two tensors": (lambda: symbolic(Cell(two_states)), ValueError, r"say so: widths=\{'x': 2, 'h': \(2, 2\)\}"),
     "a compiled part": (lambda: verify(Compiled(), h), ValueError, "`part` is compiled by torch.compile; prove"),
-    "a class": (lambda: verify(nn.RNNCell, h), TypeError, "must be a torch.nn.Module, got type"),
+    "a class": (lambda: verify(nn.RNNCell, h), TypeError, "must be a torch.nn.Module, got the class RNNCell; make one, `RNNCell"),
     "no module, and equations for each unit": (lambda: verify(3, derivations.rnn_cell()), TypeError, "must be a torch.nn.Module"),
     "no module, and its gradient": (lambda: verify_gradient(3), TypeError, "must be a torch.nn.Module"),
     "torch.jit": (lambda: verify(torch.jit.script(Scripted()), h), TypeError, "compiled by torch.jit"),

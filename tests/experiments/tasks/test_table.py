@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 
 import numpy as np
 import pandas as pd
@@ -329,6 +330,19 @@ WRONG = {
     "no number in it": ("a,b\n1,yes\n2,\n", {"target": ("b",), "predict": "number"}, "b has words in it, such as 'yes'"),
     "two of a name": (b"PK\x03\x04", {}, "cannot be read"),
 }
+
+
+def test_a_folder_of_tables_is_joined_as_its_error_says(tmp_path):
+    (tmp_path / "all").mkdir()
+    for k in range(6):
+        (tmp_path / "all" / f"{k}.csv").write_text("x,y\n" + f"1,{'uv'[k % 2]}\n" * (k + 2))
+    with pytest.raises(UsageError, match=r"all: is a folder, and a table is one file\. Join its files") as caught:
+        TableTask(data=str(tmp_path / "all")).look()
+    joining = re.search(r"pandas\.concat\(.*?\]\)", str(caught.value))[0]
+    joined = eval(joining, {"pandas": pd, "files": sorted((tmp_path / "all").glob("*.csv"))})
+    path = written(joined, tmp_path, "joined.csv")
+    words = TableTask(data=path, sequence="file", target=("y",)).look()
+    assert "joined.csv: 27 rows, 6 sequence(s) of 2 to 7 rows" in words
 
 
 @pytest.mark.parametrize("name", WRONG)
