@@ -34,9 +34,9 @@ BENDS = np.exp(np.linspace(-7.0, 14.0, 2000))
 class DecayLaw(TextReport):
     r"""A (1 + kappa lambda n)^(-1/kappa), fitted to logarithms.
 
-    rate: lambda, per sample, at n = 0, below 0 where the values rise; bend: kappa; interval: of kappa, 95 %, over sequences
-    drawn again; misfit: root mean square of what the fit leaves of the logarithm, in nats; fitted: how many values, from
-    n = 0 on, are above rounding.
+    rate: lambda, per sample, at n = 0, below 0 where the values rise, 0 where they are one to rounding; bend: kappa; interval: of
+    kappa, 95 %, over sequences drawn again; misfit: root mean square of what the fit leaves of the logarithm, in nats; fitted:
+    how many values, from n = 0 on, are above rounding.
     """
 
     rate: float
@@ -48,10 +48,10 @@ class DecayLaw(TextReport):
     @property
     def name(self) -> str:
         """By the interval of kappa: "exponential" inside +-0.1, "polynomial" above, "faster than exponential" below; across
-        one of these borders "undecided"; "growing" where the values rise."""
+        one of these borders "undecided"; "growing" where the values rise, "constant" where they change by rounding alone."""
         low, high = self.interval
         if self.rate <= 0:
-            return "growing"
+            return "growing" if self.rate else "constant"
         if low > -BENT and high < BENT:
             return "exponential"
         return "polynomial" if low > BENT else "faster than exponential" if high < -BENT else "undecided"
@@ -63,6 +63,8 @@ class DecayLaw(TextReport):
 
     def __str__(self) -> str:
         low, high = self.interval
+        if not self.rate:
+            return f"{self.name}: the first {self.fitted} values are one, to rounding"
         interval = f"95 %: {low:.2g} to {high:.2g}" if np.isfinite([low, high]).all() else "of one sequence, without an interval"
         return f"{self.name}: kappa {self.bend:.2g} ({interval}), rate {self.rate:.2g} a sample"
 
@@ -91,6 +93,8 @@ def decay_law(values: Tensor, resamples: int = 200) -> DecayLaw:
     if fitted < LEAST:
         raise ValueError(f"`values` are above their rounding at the first {fitted} n only; a law is fitted to at least {LEAST}.")
     logs = each[:fitted].log().numpy()
+    if np.ptp(logs.mean(1)) <= FLOOR * torch.finfo(values.dtype).eps:  # its shape, and so kappa, would be that of roundings
+        return DecayLaw(0.0, 0.0, (-np.inf, np.inf), float(logs.mean(1).std()), fitted)
     (rate,), (bend,), (misfit,) = _fits(logs.mean(1, keepdims=True))
     return DecayLaw(float(rate), float(bend), _interval(logs, resamples), float(misfit), fitted)
 

@@ -88,3 +88,12 @@ def test_of_a_small_sequence_beside_a_large_one_rounding_is_its_own():
 def test_what_does_not_fit_is_said(values, says):
     with pytest.raises((TypeError, ValueError), match=says):
         decay_law(values)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_values_that_change_by_rounding_alone_are_constant(dtype):
+    rounded = 0.3 * (1 + torch.finfo(dtype).eps * torch.randint(-2, 3, (40, 8)).to(dtype))
+    found = decay_law(rounded)
+    assert (found.name, found.rate) == ("constant", 0.0)
+    assert str(found) == "constant: the first 40 values are one, to rounding"
+    assert decay_law(rounded * torch.exp(-1e-4 * torch.arange(40, dtype=dtype))[:, None]).rate == pytest.approx(1e-4, rel=0.2)
