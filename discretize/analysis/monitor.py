@@ -78,7 +78,7 @@ class Monitor(TextReport, AnsweredInit):
     r"""Watches every `DiscreteCell` and `DiscreteRNN` in a model until `remove`, or as a context.
 
     Costs an evaluation of the leak and its counting for each step recorded; a model that is not watched pays nothing. A
-    leak of 0, that of a field which declares none, is always monotone: nothing is known of it.
+    leak of 0, that of a field which declares none, is counted as monotone: nothing is known of it, and the words say so.
 
         >>> model = discretize.DiscreteRNN(ctrnn.leaky(1, 3, alpha=0.1))
         >>> with Monitor(model) as monitor:

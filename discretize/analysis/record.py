@@ -112,8 +112,12 @@ class Record(TextReport):
     def __str__(self) -> str:
         if self.largest is None and self.lost is None:
             return f"{self.name}: no steps yet"
-        shares = ", ".join(f"{region} {share:.2%}" for region, share in self.shares.items())
-        steps = f"{self.name}: {int(self.counts.sum())} steps of {self.step!r}: {shares}"
+        steps = f"{self.name}: {int(self.counts.sum())} steps of {self.step!r}"
+        if self.largest is not None and self.largest.g_dt == 0 and self.lost is None:
+            return (
+                f"{steps}: g dt is not known, for the field declares no leak; its class may read one, `leak = ctrnn.traced_leak`"
+            )
+        steps += ": " + ", ".join(f"{region} {share:.2%}" for region, share in self.shares.items())
         lines = []
         if self.largest is not None:
             lines.append(f"; g dt at most {self.largest.g_dt:.3g}, {self.largest}")

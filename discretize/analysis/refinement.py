@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from discretize.text_report import TextReport
 
-__all__ = ["CLOSE", "LEFT", "STILL", "VISIBLE", "Refinement"]
+__all__ = ["CLOSE", "LEFT", "STILL", "VISIBLE", "Refinement", "share_in_words"]
 
 CLOSE, VISIBLE = 0.01, 0.1  # of the spread of the states
+MANY = 100.0  # times the spread, which are written so
 ORDER_WITHIN = 0.35
 STILL, LEFT = 0.01, 0.05  # of the spread of the states, what counts as rest; of a movement, what counts as nothing left of it
 
@@ -99,7 +100,7 @@ class Refinement(TextReport):
     def _drift_in_words(self) -> str:
         low, high = self.step or (0.0, 0.0)
         at = "" if self.step is None else f" at dt/tau = {high:.3g}" if high < 1.001 * low else f" at dt/tau up to {high:.3g}"
-        drift = f"its states are {self.share:.2%} of their spread from those of the equation{at}"
+        drift = f"its states are {share_in_words(self.share, 'their spread')} from those of the equation{at}"
         if not math.isfinite(self.drift[0]):
             drift = "its states leave all bounds, which those of the equation do not"
         elif not math.isfinite(self.share):
@@ -147,6 +148,13 @@ def _lost_in_words(lost: list[float], sequences: int) -> str:
     stay = sum(map(math.isfinite, lost))
     how = "none of these does, and it is the step that diverges" if stay == len(lost) else f"{len(lost) - stay} of these do too"
     return f"With the last inputs held {len(lost)} of {sequences} sequences leave all bounds; in the equation {how}."
+
+
+def share_in_words(share: float, of: str = "") -> str:
+    """Write 0.024 as "2.40% of their spread", and from a hundred on "7.7e+20 times their spread"."""
+    if MANY <= share < math.inf:
+        return f"{share:.2g} times {of}".rstrip()
+    return f"{share:.2%} of {of}" if of else f"{share:.2%}"
 
 
 def _in_words(value: float) -> str:

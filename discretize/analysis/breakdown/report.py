@@ -21,7 +21,7 @@ from discretize.analysis.breakdown.modes import Modes
 from discretize.analysis.breakdown.moments import StateMoments
 from discretize.analysis.breakdown.scores import Scores
 from discretize.analysis.breakdown.substitutes import Substitute
-from discretize.analysis.refinement import CLOSE, VISIBLE, Refinement
+from discretize.analysis.refinement import CLOSE, VISIBLE, Refinement, share_in_words
 from discretize.text_report import TextReport
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Breakdown(TextReport):
     def _judged(self) -> tuple[str, str]:
         apart, pairs = self.refinement.share, self._pairs()
         held = f"of {len(pairs)} sequences {'{}'} while their last input is held"
-        states, error = f"states are {apart:.2%} of their spread from those of the equation", self._error_of_share()
+        states, error = f"states are {share_in_words(apart, 'their spread')} from those of the equation", self._error_of_share()
         if not math.isfinite(apart):
             states = f"states are {self.refinement.drift[0]:.3g} from those of the equation, which stay 0"
         near = [limit for limit in (CLOSE, VISIBLE) if abs(apart - limit) < 2 * error]
@@ -123,8 +123,9 @@ class Breakdown(TextReport):
             said += f"{len(self.by_sequence)} sequences{first}."
         else:
             worst = int(self.by_unit.argmax())
-            said = f"From the equation's states unit {worst} is the furthest, by {float(self.by_unit[worst]):.2%}; sequences are "
-            said += f"{float(self.by_sequence.min()):.2%} to {float(self.by_sequence.max()):.2%} away{first}."
+            said = f"From the equation's states unit {worst} is the furthest, by {share_in_words(float(self.by_unit[worst]))}; "
+            near, far = (share_in_words(float(end)) for end in (self.by_sequence.min(), self.by_sequence.max()))
+            said += f"sequences are {near} to {far} away{first}."
         finer = zip(found.orders, found.drift[1:], strict=True)
         known = [order for order, drift in finer if math.isfinite(order) and drift > found.rounding]
         if known:
@@ -145,7 +146,8 @@ class Breakdown(TextReport):
             said = f"{int(others.sum())} of {size} sequences answer otherwise when solved" + f" ({names})" * bool(others.any())
             if 0 < int(others.sum()) < size:
                 apart = self.by_sequence.cpu()
-                said += f", at the median {float(apart[others].median()):.2%} away, the rest {float(apart[~others].median()):.2%}"
+                middle, rest = (share_in_words(float(apart[which].median())) for which in (others, ~others))
+                said += f", at the median {middle} away, the rest {rest}"
             said += ". "
         if known.stepped is not None:
             lower, higher, chance = known.uneven
@@ -228,7 +230,7 @@ class Breakdown(TextReport):
         lines = [f"{'step':<24}{'substeps':>9}{'evaluations':>13}{'states apart':>14}" + (f"{'metric':>11}" if scored else "")]
         for other in self.others:
             score = "" if other.score is None else f"{other.score:>11.4g}"
-            share = "refused" if other.refused else f"{other.share:.2%}" if math.isfinite(other.share) else "diverges"
+            share = "refused" if other.refused else share_in_words(other.share) if math.isfinite(other.share) else "diverges"
             lines.append(f"{other.step:<24}{other.substeps:>9}{other.evaluations:>13}{share:>14}{score}")
         said = f"The model as stepped by {self.step}: {self.verdict}, for {self.decided}."
         return "\n".join([said, *self.reasons, "", *lines, "", self.advice])

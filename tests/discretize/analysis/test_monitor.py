@@ -192,6 +192,28 @@ def test_a_cell_alone_is_watched_step_by_step():
     assert record.time == 5.0
 
 
+class Unsaid(ctrnn.VectorField):
+    """dh/dt = x - 5 h, which Euler's step of length 1 blows up, without a word of its leak."""
+
+    def flow(self, projected, h):
+        return projected - 5 * h
+
+
+class Traced(Unsaid):
+    leak = ctrnn.traced_leak
+
+
+def test_of_a_field_that_declares_no_leak_no_region_is_told_and_how_to_read_one_is():
+    said = []
+    for field in (Unsaid(2, 2), Traced(2, 2)):
+        with Monitor(rnn := discretize.DiscreteRNN(field), warn="never") as monitor:
+            assert rnn(torch.ones(6, 1, 2))[0].abs().max() > 100
+        said.append(str(monitor))
+    assert "g dt is not known, for the field declares no leak; its class may read one, `leak = ctrnn.traced_leak`" in said[0]
+    assert "monotone" not in said[0]
+    assert "divergent 100.00%; g dt at most 5, in unit" in said[1]
+
+
 def test_a_state_that_is_no_number_counts_as_divergent():
     rnn = discretize.DiscreteRNN(wild(), dt=50.0)
     with Monitor(rnn, warn="never") as monitor:

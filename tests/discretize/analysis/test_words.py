@@ -1,6 +1,7 @@
 """Reports of analyses say in words what is no number."""
 
 import math
+import re
 from contextlib import nullcontext
 
 import pytest
@@ -26,6 +27,18 @@ def test_a_law_of_one_sequence_has_no_interval():
     assert law.interval == (-math.inf, math.inf)
     assert "of one sequence, without an interval" in str(law)
     assert "95 %: 0.1 to 0.2" in str(DecayLaw(0.1, 0.15, (0.1, 0.2), 0.0, 20))
+
+
+def test_states_that_are_many_spreads_apart_are_so_in_times_and_not_in_percent():
+    class Bursting(ctrnn.VectorField):
+        def flow(self, projected, h):
+            return projected - 9 * h
+
+    rnn = discretize.DiscreteRNN(Bursting(1, 1))
+    x = torch.sin(torch.arange(24.0)).reshape(12, 2, 1)
+    for said in (str(discretize.refine(rnn, x, halvings=1)), str(discretize.breakdown(rnn, x, steps=["rk4"]))):
+        assert re.search(r"e\+\d+ times their spread|e\+\d+ times; sequences are .* times to .* times away", said)
+        assert not re.search(r"\d{5,}\.\d\d%", said)
 
 
 def test_a_centre_is_called_so_and_has_no_time_constant():
