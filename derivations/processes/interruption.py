@@ -2,7 +2,8 @@
 
 SIGUSR1 is how batch systems say that the time is nearly up; its exit code, 138, tells a script that there is more to be done.
 They send SIGTERM to every process of a job, so that a worker hears it from its parent once more: only a second Ctrl-C, which
-is somebody's who waits, cuts short what the first signal began.
+is somebody's who waits, cuts short what the first signal began. torchrun hands on SIGINT as well, to processes that stand at
+the terminal and have had it: there one Ctrl-C comes as two.
 
 An exception raised by a signal handler vanishes inside a weak reference's callback or a destructor; so the signal is
 remembered too, and `checkpoint` raises it again at every line that a command prints.
@@ -10,10 +11,11 @@ remembered too, and `checkpoint` raises it again at every line that a command pr
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 __all__ = ["Interrupted", "checkpoint", "deferred", "interruptible"]
@@ -32,6 +34,12 @@ class Interrupted(BaseException):
         super().__init__(self.word)
 
 
+def _again(received: Sequence[int]) -> bool:
+    """Return whether the last of these is a Ctrl-C behind a first signal, and not the same once more."""
+    copies = 2 if "TORCHELASTIC_RUN_ID" in os.environ else 1
+    return received[-1] == signal.SIGINT and len(received) > copies
+
+
 def checkpoint() -> None:
     """Raise what was received and swallowed."""
     if _received:
@@ -43,9 +51,8 @@ def interruptible() -> Iterator[None]:
     """Raise `Interrupted` for each of these signals within it; outside of the main thread, signals are the caller's."""
 
     def receive(number: int, frame: object) -> None:
-        first = not _received
         _received.append(number)
-        if first or number == signal.SIGINT:
+        if len(_received) == 1 or _again(_received):
             raise Interrupted(number)
 
     if threading.current_thread() is not threading.main_thread():
@@ -80,7 +87,7 @@ def deferred() -> Iterator[Callable[[], bool]]:
 
     def receive(number: int, frame: object) -> None:
         waiting.append(number)
-        if len(waiting) > 1 and number == signal.SIGINT:
+        if _again(waiting):
             restore()
             signal.raise_signal(number)
 

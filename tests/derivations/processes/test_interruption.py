@@ -17,6 +17,40 @@ def test_a_signal_becomes_its_exit_code(number, code):
     assert signal.getsignal(number) is before
 
 
+@pytest.mark.parametrize(("launcher", "copies"), [("torchrun", 2), (None, 1)])
+def test_a_second_ctrl_c_cuts_short_and_not_a_launchers_copy_of_the_first(launcher, copies, monkeypatch):
+    if launcher:
+        monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
+    reached = []
+
+    def work():
+        with deferred():
+            for _ in range(copies):
+                signal.raise_signal(signal.SIGINT)
+            reached.append("the step is taken, and saved")
+            signal.raise_signal(signal.SIGINT)
+            reached.append("not cut short")
+
+    def leave():
+        try:
+            signal.raise_signal(signal.SIGINT)
+        finally:
+            for _ in range(copies - 1):
+                signal.raise_signal(signal.SIGINT)
+            reached.append("put in order")
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(Interrupted), interruptible():
+            work()
+        assert reached == ["the step is taken, and saved"]
+        with pytest.raises(Interrupted), interruptible():
+            leave()
+        assert reached[1:] == ["put in order"]
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def test_a_background_job_that_ignores_ctrl_c_hears_that_its_time_is_up():
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a shell starts what ends in &
     try:
