@@ -117,8 +117,9 @@ def integrate(
              "torchdiffeq:NAME", any method of the installed torchdiffeq, from knot to knot, all samples by the same steps, with
              `rtol`, `atol` and gradient=Adjoint() (its `odeint_adjoint`) as it takes them.
              atol: a number, or (state,), one for each unit.
-             max_step: no step is longer; None: one step between knots and requested times for methods of fixed steps, no
-             bound for adaptive ones. An input or a field that reads time may have a pulse that longer steps do not see: then
+             max_step: no step is longer, of fixed ones by more than the thousandth that float32 leaves open; None: one step
+             between knots and requested times for methods of fixed steps, no bound for adaptive ones. An input or a field
+             that reads time may have a pulse that longer steps do not see: then
              set it to half the length of the pulse, or put knots at its ends. first_step: the first one to try, of adaptive
              methods, in place of a guess from the field at the start. speed: c'(t), a warp's `speed` or a smooth function.
              gradient: None, that of the steps taken, all kept; `Checkpointed(bytes)`, the same in bounded memory;

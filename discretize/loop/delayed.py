@@ -29,7 +29,7 @@ from discretize.kernels.choose import run_sequence
 from discretize.kernels.eligibility import HALF, Fused
 from discretize.settings import Settings
 from discretize.solvers.equation import driven_in, times_within
-from discretize.solvers.fixed import FixedEngine, num_steps
+from discretize.solvers.fixed import OF_STAMPS, FixedEngine, num_steps
 from discretize.solvers.history import check_knots
 from discretize.solvers.past import lags_of, like_states
 from discretize.solvers.segments import chain_of
@@ -375,10 +375,11 @@ def solve_stepped(
         chain, engine = chain_of(driven, times), settings.engine(h0, {})
         assert isinstance(engine, FixedEngine)
         engine.start(chain, len(h0))
-        steps = num_steps(chain.lengths, settings.max_step)
+        staged = isinstance(engine.map, ExplicitRungeKutta)
+        # A step of several stages is refused where it is longer than a delay by rounding, too.
+        steps = num_steps(chain.lengths, settings.max_step, 0.0 if staged and engine.map.evaluations > 1 else OF_STAMPS)
         numbers, begin, dt = engine.grid(chain, steps)
         last = chain.edges[-1:] if chain.own else chain.edges[-1:, None]
-        staged = isinstance(engine.map, ExplicitRungeKutta)
         clocked, settled = staged and chain.speed is not None, driven.field
         assert isinstance(settled, Settled)
         past = SteppedPast(settled.field, engine.map, torch.cat([begin, last.detach()]), h0, history, not engine.holds, clocked)

@@ -30,6 +30,7 @@ __all__ = [
     "FIXED_METHODS",
     "FixedEngine",
     "GridEngine",
+    "OF_STAMPS",
     "OwnStep",
     "StepEngine",
     "as_array",
@@ -38,24 +39,25 @@ __all__ = [
     "num_steps_of",
 ]
 
-# Segments are differences of times: 0.30000000000000004 is three steps of 0.1, not four.
-LESS = 1 - 1e-12
+# Of a step. Segments are differences of times, in float32 too: 0.30000000000000004 is three steps of 0.1, not four, and so is
+# 0.30000019. By steps of the length of samples a sequence is then the same at whatever dtype its stamps have.
+ROUNDING, OF_STAMPS = 1e-12, 1e-3
 
 FIXED_METHODS: dict[str, ExplicitRungeKutta] = {
     step.name: step for step in (Euler(), Midpoint(), Heun(), Heun3(), ThreeEighths())
 }
 
 
-def num_steps(lengths: np.ndarray, max_step: float | None) -> np.ndarray:
-    """Return how many equal steps segments take."""
+def num_steps(lengths: np.ndarray, max_step: float | None, slack: float = OF_STAMPS) -> np.ndarray:
+    """Return how many equal steps segments take, all of them longer than `max_step` by that share of one at most."""
     if max_step is None:
         return np.ones(np.shape(lengths), dtype=np.int64)
-    return np.ceil(np.asarray(lengths) / max_step * LESS).astype(np.int64).clip(1)
+    return np.ceil(np.asarray(lengths) / max_step * (1 - ROUNDING) - slack).astype(np.int64).clip(1)
 
 
 def num_steps_of(length: float, max_step: float | None) -> int:
     """Return how many equal steps one segment takes, in Python's numbers, which torch.compile follows."""
-    return 1 if max_step is None else max(1, math.ceil(length / max_step * LESS))
+    return 1 if max_step is None else max(1, math.ceil(length / max_step * (1 - ROUNDING) - OF_STAMPS))
 
 
 def as_array(numbers: Tensor) -> np.ndarray:

@@ -278,6 +278,20 @@ def test_samples_of_uneven_lengths_take_as_many_steps_as_each_needs():
     assert_close(states, torch.stack(expected), rtol=1e-12, atol=1e-13)
 
 
+@pytest.mark.parametrize("method", ["euler", "rk4", "euler-maruyama"])
+def test_stamps_in_float32_take_the_steps_that_those_in_float64_take(method):
+    field = ctrnn.leaky(2, 3, alpha=1.0, generator=torch.Generator().manual_seed(0))
+    noisy = method == "euler-maruyama"
+    field = ctrnn.Noisy(field, ctrnn.Noise(0.3)) if noisy else field
+    x, ts, seed = torch.randn(40, 2, 2), 0.1 * torch.arange(41.0, dtype=torch.float64), 5 if noisy else None
+    assert (ts.float().double().diff() > 0.1).sum() > 10
+    for parts in (1, 2):
+        rnn = discretize.ContinuousRNN(field, method, max_step=0.1 / parts, fused=False)
+        exact, rounded = (rnn(x, ts=times, seed=seed)[0] for times in (ts, ts.float()))
+        assert rnn.stats["num_steps"] == 40 * parts
+        assert_close(rounded, exact, rtol=0, atol=1e-6)
+
+
 def test_even_times_that_are_learned_have_their_gradient_by_both_modules():
     found = []
     for rnn in (DiscreteRNN(a_field(), Euler()), ContinuousRNN(a_field(), method=Euler())):
