@@ -142,7 +142,7 @@ class WarpedMemory(Study):
 
     name = "warped-memory"
     question, claim, source, prior_work, *resolutions = words_beside(__file__)
-    minutes: ClassVar = {"smoke": 1, "small": 60, "paper": 3000}
+    minutes: ClassVar = {"smoke": 1, "small": 60, "paper": 370}
     sizes: ClassVar = scales(
         hidden=(8, 32, 64),
         length=(24, 400, 800),
