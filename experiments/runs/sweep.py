@@ -1,9 +1,10 @@
 r"""Compares the runs of a sweep by their best evaluation on held-out sequences, or, if none was due, by the test.
 
 DIR/runs.csv      a row a run: folder, the settings that differ, steps, seconds, held-out and test measures
-told apart        Holm's p is below 0.05, that of Welch's t test times how many are left of all pairs of settings: the best is
-                  chosen by the same numbers, so that of 20 settings that are one another's equal some is behind it by a 95 %
-                  interval in two sweeps of three
+told apart        Holm's p is below 0.05: that of Welch's t test, times how many are left of all pairs of settings
+
+All pairs count, as the best is chosen by the same numbers. Of 20 settings that are equal some are behind the best by 95 %
+intervals in two sweeps of three.
 """
 
 from __future__ import annotations
