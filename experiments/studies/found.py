@@ -1,9 +1,11 @@
 r"""Keeps the results of a study in a file, so that its page is made again without the runs.
 
     Report.found  <->  docs/tables/NAME/report.json        and beside it, by hand:  words.txt
+                       docs/tables/NAME/SCALE/report.json  of the same study at another scale, with words.txt of its own
 
 `words.txt` is Markdown: a title, what was found in short, of which the first paragraph stands above the figure, and perhaps
-sections of what else was looked at. Its links are those of a page in docs/studies.
+sections of what else was looked at. Its links are those of a page in docs/studies. Of another scale the title is that of a
+section, and what was found in short is all that is read.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from ctrnn.storage.files import read_file
 from experiments.files import MOST_JSON
 from experiments.reports.pages import short_paragraphs
 from experiments.studies.specs import FilledTable
+from experiments.studies.study import SCALES
 from experiments.studies.verdicts import ClaimPart, ClaimVerdict, partial_words
 from experiments.usage import UsageError
 
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
 
     from experiments.studies.study import Study
 
-__all__ = ["REPORT", "WORDS", "Found", "Words", "read_words"]
+__all__ = ["REPORT", "WORDS", "Found", "OtherScale", "Words", "read_words", "folders_of", "scales_in"]
 
 REPORT, WORDS = "report.json", "words.txt"
 ANSWERS: dict[str, bool | None] = {"yes": True, "no": False, "undecided": None}
@@ -69,13 +72,24 @@ class Found:
         """Return the sentence of the verdict, and say behind it if some runs are missing."""
         return f"{self.verdict.sentence}{partial_words(self.runs) if self.partial else ''}"
 
-    def markdown(self, study: Study, place: Callable[[str], str], words: Words | None = None, records: str = "") -> str:
-        """Write question, claim, verdict and a figure, and below them all the rest; `place` says where a figure's picture is."""
+    def markdown(
+        self,
+        study: Study,
+        place: Callable[[str], str],
+        words: Words | None = None,
+        records: str = "",
+        others: Sequence[OtherScale] = (),
+    ) -> str:
+        """Write question, claim, verdict and a figure, and below them all the rest.
+
+        Args:  place: says where a figure's picture is, SCALE-NAME of another scale;  records: where those of the runs are.
+        """
         from experiments.reports.templates import ENVIRONMENT  # noqa: PLC0415
 
         ENVIRONMENT.filters |= {"short_paragraphs": short_paragraphs, "paragraphs": _paragraphs}
         template = ENVIRONMENT.get_template("studies/found.md.jinja")
-        return template.render(found=self, study=study, place=place, words=words or Words(""), records=records).strip()
+        words = words or Words("")
+        return template.render(found=self, study=study, place=place, words=words, records=records, others=others).strip()
 
     def text(self) -> str:
         """Write it as JSON, a row of a table a line, so that what has changed can be seen."""
@@ -91,6 +105,30 @@ class Found:
             return cls(**{**record, "tables": tables, "parts": [tuple(part) for part in record["parts"]]})
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise UsageError(f"{folder / REPORT} is no record of what a study found: {error!r}") from None
+
+
+class OtherScale(NamedTuple):
+    """Holds what was found at another scale than that of a study's page, and where the records of its runs are."""
+
+    scale: str
+    found: Found
+    words: Words
+    records: str
+
+    @property
+    def figures(self) -> Sequence[str]:
+        """Return the names of its figures, as `place` takes them."""
+        return [f"{self.scale}-{name}" for name in self.found.figures]
+
+
+def folders_of(folder: Path) -> list[Path]:
+    """Return the folders of a study's records, first that of its page."""
+    return [each for each in (folder, *(folder / scale for scale in scales_in(folder))) if (each / REPORT).exists()]
+
+
+def scales_in(folder: Path) -> list[str]:
+    """Return the scales that a study is recorded at beside that of its page."""
+    return [scale for scale in SCALES if (folder / scale / REPORT).exists()]
 
 
 def read_words(folder: Path) -> Words:

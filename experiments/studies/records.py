@@ -24,7 +24,7 @@ import tyro
 
 from derivations.records import digest, followed
 from experiments.reports.pages import write_pages
-from experiments.studies.found import REPORT
+from experiments.studies.found import REPORT, folders_of
 from experiments.studies.registry import OWN
 from experiments.usage import UsageError
 
@@ -77,9 +77,10 @@ def _judged_otherwise(names: Iterable[str]) -> list[str]:
     """Name the studies whose record is not what the tables of their runs give."""
     from experiments.studies.report import report_of  # noqa: PLC0415 (torch)
 
-    kept = [name for name in names if (TABLES / name / "runs.csv").is_file()]
-    records = {name: (TABLES / name / REPORT).read_text(encoding="utf-8") for name in kept}
-    return [name for name in kept if report_of(TABLES / name).found.text() != records[name]]
+    folders = [folder for name in names for folder in folders_of(TABLES / name) if (folder / "runs.csv").is_file()]
+    records = {folder: (folder / REPORT).read_text(encoding="utf-8") for folder in folders}
+    others = [folder for folder in folders if report_of(folder).found.text() != records[folder]]
+    return [folder.relative_to(TABLES).as_posix() for folder in others]
 
 
 def main(everything: bool = False) -> None:

@@ -1,6 +1,7 @@
 """Studies: runs survive the death of their processes, nothing is done twice or mixed, and pages say no more than records do."""
 
 import base64
+import dataclasses
 import html
 import importlib.util
 import json
@@ -30,7 +31,7 @@ from experiments.reports.spreads import NotEnoughError, Spread, markdown, number
 from experiments.runs.configuration import configuration
 from experiments.studies import docs_page
 from experiments.studies.folder import claimed, configuration_of, described, keep, kept, opened, place_of
-from experiments.studies.found import Found
+from experiments.studies.found import Found, folders_of
 from experiments.studies.html_page import write
 from experiments.studies.listing import LISTED, listed, listing
 from experiments.studies.records import changed
@@ -447,6 +448,37 @@ def test_the_command_writes_the_pages_that_change_and_no_others(done, tmp_path, 
     assert (places := [page.read_text().index(words) for words in order]) == sorted(places)
 
 
+def test_another_scale_has_a_record_figures_and_a_section_of_its_own(done, tmp_path, monkeypatch):
+    monkeypatch.setattr(docs_page, "study_named", lambda name: Fake())
+    monkeypatch.setattr(docs_page, "OWN", ["fake"])
+    report, tables = report_of(done, Fake()), tmp_path / "tables" / "fake"
+    docs_page.record(report, tmp_path)
+    before = (tables / "report.json").read_bytes()
+    for key in KEYS[:2]:
+        (place_of(done, key) / "rows.json").unlink()
+    beside = dataclasses.replace(report_of(done, Fake()), asked={**report.asked, "scale": "paper"})
+    docs_page.record(beside, tmp_path, beside=True)
+    assert (tables / "report.json").read_bytes() == before
+    assert folders_of(tables) == [tables, tables / "paper"]
+    assert (tmp_path / "figures" / "fake-paper-means.svg").exists()
+    (tables / "paper" / "words.txt").write_text("# At the printed sizes\n\nIt is seen again.\n")
+    page = docs_page.page(Fake(), tmp_path)
+    first, section = page.partition("## At the printed sizes\n\nIt is seen again.\n")[::2]
+    assert "This is from 4 of 6 runs." not in first
+    section, after = section.partition("## What was taken")[::2]
+    order = [
+        "![The means.](../figures/fake-paper-means.svg)",
+        "**Partly reproduced.**",
+        "This is from 4 of 6 runs.",
+        "4 of 6 runs, ",
+    ]
+    assert (places := [section.index(words) for words in order]) == sorted(places)
+    assert "all 6 runs" in after
+    assert docs_page.indexed("<!-- studies: found -->\n<!-- end -->", [Fake()], tmp_path).count(
+        "| partly reproduced; at `paper`: partly reproduced |"
+    )
+
+
 def test_what_is_no_verdict_no_record_or_has_no_title_is_told_and_changes_nothing(done, tmp_path):
     folder, report = tmp_path / "tables" / "fake", report_of(done, Fake())
     docs_page.record(report, tmp_path)
@@ -707,29 +739,41 @@ def test_the_example_of_contributing_is_a_study_that_runs(tmp_path):
 
 
 RECORDS = {file.parent.name: Found.read(file.parent) for file in TABLES.glob("*/report.json")}  # some are not run yet
+BESIDE = [(name, other) for name in RECORDS for other in docs_page.other_scales(name)]
+ALL_SCALES = {  # (study, name of a figure in a file, record, words)
+    **{name: (name, list(found.figures), found, docs_page.read_words(TABLES / name)) for name, found in RECORDS.items()},
+    **{f"{name}/{other.scale}": (name, other.figures, other.found, other.words) for name, other in BESIDE},
+}
 
 
-@pytest.mark.parametrize("name", RECORDS)
-def test_the_verdict_in_the_docs_is_the_word_that_its_parts_give(name):
-    found, study = RECORDS[name], study_named(name)
-    assert found.another in ("", *study.another.values())
+@pytest.mark.parametrize("record", ALL_SCALES)
+def test_the_verdict_in_the_docs_is_the_word_that_its_parts_give(record):
+    name, figures, found, _ = ALL_SCALES[record]
+    assert found.another in ("", *study_named(name).another.values())
     if found.parts:  # else a summary stands there
         assert found.verdict.heading == found.heading
-    for figure in found.figures:
+    for figure in figures:
         drawn = (ROOT / "docs" / "figures" / f"{name}-{figure}.svg").read_text(encoding="utf-8")
         assert f">{html.escape(found.sentence)}</desc>" in drawn, figure
 
 
-@pytest.mark.parametrize("name", RECORDS)
-def test_the_commands_of_a_study_name_no_folder_of_one_machine(name):
-    assert " /" not in RECORDS[name].commands
+@pytest.mark.parametrize("record", ALL_SCALES)
+def test_the_commands_of_a_study_name_no_folder_of_one_machine(record):
+    assert " /" not in ALL_SCALES[record][2].commands
 
 
-@pytest.mark.parametrize("name", RECORDS)
-def test_words_that_count_the_other_runs_count_those_that_are_not_recorded(name):
-    words = docs_page.read_words(TABLES / name)
+@pytest.mark.parametrize("record", ALL_SCALES)
+def test_words_that_count_the_other_runs_count_those_that_are_not_recorded(record):
+    _, _, found, words = ALL_SCALES[record]
     for other, of_all in re.findall(r"other (\d+) of (\d+) runs", "\n".join([*words.short, words.more])):
-        assert f"{int(of_all) - int(other)} of {of_all} runs" in RECORDS[name].runs
+        assert f"{int(of_all) - int(other)} of {of_all} runs" in found.runs
+
+
+@pytest.mark.parametrize("record", sorted({*ALL_SCALES} - {*RECORDS}))
+def test_a_record_beside_is_of_the_scale_that_its_folder_names(record):
+    scale = record.rpartition("/")[2]
+    assert f"--scale {scale} " in ALL_SCALES[record][2].commands
+    assert json.loads((TABLES / record / "tables.json").read_text())["scale"] == scale
 
 
 @pytest.mark.parametrize("name", RECORDS)
@@ -751,7 +795,8 @@ def test_the_page_of_all_studies_has_a_line_for_each():
 
 @pytest.mark.parametrize("name", where_changed(name for name in RECORDS if (TABLES / name / "runs.csv").exists()))
 def test_what_is_recorded_of_a_study_is_what_the_tables_of_its_runs_give(name):
-    assert report_of(TABLES / name).found.text() == RECORDS[name].text()
+    for folder in (folder for folder in folders_of(TABLES / name) if (folder / "runs.csv").exists()):
+        assert report_of(folder).found.text() == Found.read(folder).text(), folder
 
 
 # All of them -----------------------------------------------------------------------------------------------------------------
