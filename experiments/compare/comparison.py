@@ -207,17 +207,21 @@ class Crossed:
     r"""Sums up one way to run on a test: the task's measures, and how far states are from those of the reference.
 
     apart    the root mean square of state - reference, over all units and samples, as a share of the reference's spread: its
-             root mean square about the mean of each unit
+             root mean square about the mean of each unit; None where the reference could not go on, on any batch
+
+    Source:  Chan, Golub and LeVeque 1983, for the spread over batches: by sums of squares a mean that is large beside it would
+             take its digits.
     """
 
     def __init__(self, task: Task, model: SequenceModel) -> None:
         self.task, self.finite, self.largest = task, True, 0.0
         self.measures = MeasuresOfBatches(task)
-        self.weight = self.off = self.count = self.seconds = 0.0
-        self.evaluations = self.samples = 0
-        self.known_g_dt = True
-        self.first: Tensor | float = 0.0
-        self.second: Tensor | float = 0.0
+        self.weight = self.off = self.seconds = 0.0
+        self.evaluations = self.samples = self.count = 0
+        self.known_g_dt = self.compared = True
+        # Of the reference: the mean of each unit, and the sums of squares about it.
+        self.mean: Tensor | float = 0.0
+        self.squares: Tensor | float = 0.0
 
     def add(self, batch: Batch, found: Rollout | None, reference: Rollout | None) -> None:
         if found is None or not found.finite:
@@ -233,11 +237,15 @@ class Crossed:
             largest = largest_magnitude(found.g_dt)
             self.largest = max(self.largest, math.inf if largest is None else largest)
         if reference is None or not reference.finite:
+            self.compared = False
             return
         states, exact = (_of_samples(one.states, batch).double() for one in (found, reference))
         self.off += float((states - exact).square().sum())
+        mean, before = exact.mean(0), self.count
         self.count += len(exact)
-        self.first, self.second = self.first + exact.sum(0), self.second + exact.square().sum(0)
+        moved = mean - self.mean
+        self.mean = self.mean + moved * (len(exact) / self.count)
+        self.squares = self.squares + (exact - mean).square().sum(0) + moved.square() * (before * len(exact) / self.count)
 
     def row(self) -> Row:
         fine = self.finite and self.weight > 0
@@ -254,11 +262,10 @@ class Crossed:
         }
 
     def _apart(self) -> float | None:
-        if not self.count or isinstance(self.first, float) or isinstance(self.second, float):
+        if not self.compared or not isinstance(self.squares, Tensor):
             return None
-        spread = float((self.second / self.count - (self.first / self.count).square()).sum())
-        apart = self.off / self.count
-        return math.sqrt(apart / spread) if spread > 0 else None
+        spread = float(self.squares.sum())
+        return math.sqrt(self.off / spread) if spread > 0 else None
 
 
 def _of_samples(states: Tensor, batch: Batch) -> Tensor:

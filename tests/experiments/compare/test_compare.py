@@ -201,6 +201,32 @@ def test_states_are_apart_by_a_share_of_their_spread_in_any_unit(scale):
     assert apart == pytest.approx(expected, rel=1e-9)
 
 
+@pytest.mark.parametrize("mean", [0.0, 1.0, 1e9])
+def test_the_spread_of_states_is_that_about_their_mean_however_large_this_is_and_however_they_are_cut(mean):
+    draw, empty = np.random.default_rng(0), torch.zeros(0)
+    exact = mean + draw.normal(size=(6, 9, 3)) * [1.0, 2.0, 3.0] + np.arange(9)[:, None]  # each batch has a mean of its own
+    states = exact + 0.1 * draw.normal(size=exact.shape)
+    one = Crossed(Counted(), None)
+    for k in (slice(0, 1), slice(1, 5), slice(5, 9)):
+        batch = Batch(torch.zeros(*exact[:, k].shape[:2], 1), torch.zeros(exact[:, k].shape[1], dtype=torch.long))
+        outputs = torch.zeros(*exact[:, k].shape[:2], 2)
+        one.add(batch, *(Rollout(outputs, torch.tensor(part[:, k]), empty, empty) for part in (states, exact)))
+    about = exact - exact.mean((0, 1))
+    about -= about.mean((0, 1))  # the second pass takes what rounding left of the mean
+    assert one.row()["apart"] == pytest.approx(np.sqrt(((states - exact) ** 2).mean() / (about**2).mean()), rel=1e-7)
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_states_are_not_said_to_be_apart_by_the_batches_alone_on_which_the_reference_goes_on(lost):
+    one, empty, draw = Crossed(Counted(), None), torch.zeros(0), torch.Generator().manual_seed(0)
+    batch = Batch(torch.zeros(2, 3, 1), torch.zeros(3, dtype=torch.long))
+    for k in range(2):
+        states, exact = (Rollout(torch.zeros(2, 3, 2), torch.randn(2, 3, 1, generator=draw), empty, empty) for _ in range(2))
+        one.add(batch, states, None if k == lost else exact)
+    assert one.row()["finite"]
+    assert one.row()["apart"] is None
+
+
 def test_what_is_not_finite_has_no_score():
     one, empty = Crossed(Counted(), None), torch.zeros(0)
     batch = Batch(torch.zeros(2, 3, 1), torch.zeros(3, dtype=torch.long))
