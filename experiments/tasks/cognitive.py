@@ -118,7 +118,7 @@ class FlipFlop(_Signs):
 
     def slots(self, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
         shape = self.length, size, self.bits
-        pulsed = torch.rand(shape, generator=generator) < self.pulses
+        pulsed = torch.rand(shape, generator=generator, dtype=torch.float32) < self.pulses
         pulsed[0] = True
         signs = torch.randint(2, shape, generator=generator) * 2 - 1
         last = torch.where(pulsed, torch.arange(self.length)[:, None, None], 0).cummax(0).values

@@ -136,7 +136,8 @@ class Patients(FromFiles):
         records = self.recorded(split)
         xs, ts = records.xs[k].to(torch.get_default_dtype()), records.ts[k]
         if self.kept < 1:
-            kept = torch.rand(len(ts), generator=generator_of(0, "kept", split, k)) < self.kept
+            draw = torch.rand(len(ts), generator=generator_of(0, "kept", split, k), dtype=torch.float32)
+            kept = draw < self.kept
             kept[0] = True
             xs, ts = xs[kept], ts[kept]
         gaps = ts.diff(prepend=ts[:1])

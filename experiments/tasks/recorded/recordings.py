@@ -103,7 +103,9 @@ class Recorded(FromFiles):
         ts = torch.arange(len(xs) + 1, dtype=torch.float64)
         if self.kept < 1:
             samples = [len(xs)] * len(which) if lengths is None else lengths.tolist()
-            draws = [torch.rand(n, generator=generator_of(0, "kept", split, int(k))) for n, k in zip(samples, which, strict=True)]
+            dice = [generator_of(0, "kept", split, int(k)) for k in which]
+            # In float32, so that the same ones are kept in either dtype.
+            draws = [torch.rand(n, generator=die, dtype=torch.float32) for n, die in zip(samples, dice, strict=True)]
             xs, ts, lengths = thinned(xs, pad_sequence(draws, padding_value=1.0) < self.kept)
         return Batch(xs, recordings.labels[which], ts=self.speed * ts if self.clock_given else None, lengths=lengths)
 

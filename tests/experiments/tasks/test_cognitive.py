@@ -35,6 +35,17 @@ def test_one_seed_is_the_same_trials_at_any_step_and_targets_of_any_score(task):
     assert silent.get("accuracy", silent.get("r2")) < 0.6
 
 
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: type(task).__name__)
+def test_one_seed_is_the_same_trials_in_either_dtype(task):
+    batches = []
+    for dtype in (torch.float64, torch.float32):
+        torch.set_default_dtype(dtype)
+        batches.append(task.batch(6, generator(0)))
+    wide, narrow = batches
+    for name in ("xs", "targets", "counts"):
+        assert_close(getattr(narrow, name).double(), getattr(wide, name), rtol=0, atol=1e-5)  # a sine of turns in float32
+
+
 @pytest.mark.parametrize("task", TASKS[:6], ids=lambda task: type(task).__name__)
 @pytest.mark.parametrize("dt", [1.0, 0.2])
 def test_noise_is_white_whatever_the_step(task, dt):

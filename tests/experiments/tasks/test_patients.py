@@ -210,6 +210,9 @@ def test_the_first_stamp_stays_and_of_the_others_about_a_third(folder):
         assert places[0] == 0
         assert torch.equal(batch.xs[places, k], fewer.xs[:n, k])
         assert torch.equal(batch.ts[places, k], fewer.ts[:n, k])
+    torch.set_default_dtype(torch.float32)
+    (narrow,) = Patients(data=folder, kept=1 / 3).evaluation("test", 99, 1, seed=0)
+    assert torch.equal(narrow.ts, fewer.ts)  # the same ones, whatever models compute in
     with pytest.raises(ValueError, match="`kept` must be a share"):
         Patients(data=folder, kept=0.0)
 

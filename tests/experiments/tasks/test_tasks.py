@@ -671,6 +671,10 @@ def test_samples_that_are_kept_are_the_same_every_time_and_have_their_stamps(vow
             share = (float(batch.lengths.sum()) - batch.size) / (sum(lengths) - batch.size)
             assert abs(share - 0.4) < 4 * math.sqrt(0.24 / (sum(lengths) - batch.size))
             assert dataclasses.replace(task, clock_given=False).batch(3, generator(0)).ts is None
+            torch.set_default_dtype(torch.float32)
+            (narrow,) = task.evaluation("train", 20, 20, 0)
+            torch.set_default_dtype(torch.float64)
+            assert torch.equal(narrow.ts, batch.ts)  # the same ones, whatever models compute in
 
 
 @pytest.mark.parametrize("word", [1.0, None, True, b"a", ("a",)])

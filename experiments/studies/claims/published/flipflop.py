@@ -37,7 +37,7 @@ class FlipFlopNet(nn.Module):
 def pulses(size: int, draws: torch.Generator) -> tuple[Tensor, Tensor]:
     """Draw pulses and the last one of each bit: (time, size, bits)."""
     shape = TIME, size, BITS
-    pulsed = torch.rand(shape, generator=draws) < 0.5
+    pulsed = torch.rand(shape, generator=draws, dtype=torch.float32) < 0.5
     pulsed[0] = True
     signs = torch.randint(2, shape, generator=draws) * 2 - 1
     last = torch.where(pulsed, torch.arange(TIME)[:, None, None], 0).cummax(0).values
