@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 import torch
@@ -13,8 +13,9 @@ from discretize import ContinuousRNN, DiscreteRNN, ExponentialEuler, SolverError
 from experiments.runs.configuration import TrainingSettings
 from experiments.runs.rates import GDtSummary
 from experiments.runs.stopping import StoppedError
+from experiments.usage import UsageError
 
-__all__ = ["advice", "failures_explained", "in_words", "refuse_non_finite", "tries"]
+__all__ = ["advice", "failures_explained", "in_words", "refuse_non_finite", "refuse_unmeasured", "tries"]
 
 OUT_OF_MEMORY = ("allocate memory", "not enough memory", "out of memory", "size calculation overflowed", "bad_alloc")
 ELSEWHERE = "in another --out DIR"
@@ -46,6 +47,17 @@ def refuse_non_finite(step: int, advised: Callable[[], str], **numbers: float) -
             raise StoppedError(
                 f"the {name} is {number:g} at step {step}; the last good state is kept. {advised()}", "diverged", step
             )
+
+
+def refuse_unmeasured(keep_by: str, found: Mapping[str, float]) -> None:
+    """Refuse a measure that is no number: by it no evaluation would ever be the best. Raises: UsageError."""
+    if math.isnan(found[keep_by]):
+        numbers = ", ".join(f"{name} {number:.4g}" for name, number in found.items() if not math.isnan(number))
+        raise UsageError(
+            f"keep_by is {keep_by}, which is no number on the sequences of validation, so that none of the evaluations would be "
+            f"the best; an AUROC needs both classes among them. Take another measure ({numbers}), or other sequences for "
+            "validation."
+        )
 
 
 def advice(settings: TrainingSettings, rnn: nn.Module, rates: GDtSummary, learned: bool) -> str:

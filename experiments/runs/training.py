@@ -30,7 +30,7 @@ from experiments.models.jumps import count_seen, expects, outputs_and_surprise
 from experiments.runs.checkpoints import NEWEST, DamagedError, State, read_state
 from experiments.runs.configuration import Configuration, TrainingSettings
 from experiments.runs.evaluation import answers, evaluate, noise_of, torch_defaults
-from experiments.runs.failures import advice, failures_explained, refuse_non_finite
+from experiments.runs.failures import advice, failures_explained, refuse_non_finite, refuse_unmeasured
 from experiments.runs.far_worse import far_worse
 from experiments.runs.folder import check_same_run, held_folder, read_configuration, read_result, refused_misfits
 from experiments.runs.logs import LoggedRecord, Logs, checked_logs, logged, send_rest
@@ -82,9 +82,10 @@ def train(
              raise ends training, and the run goes on from its newest checkpoint; log: "tensorboard", "wandb", "mlflow", an object
              with start(settings), scalars(step, values) and finish(status), or several of them, which get the rows of
              metrics.csv and the measures of the test. What they raise once training has begun is printed, and ends their log.
-    Raises:  UsageError for a folder that cannot be used, and a log that cannot begin; `MissingPackageError` for one that is not
-             installed; StoppedError for a loss or a gradient that is not finite, a solve that fails, a disk or a memory that is
-             full, files that are damaged: what was saved before is kept.
+    Raises:  UsageError for a folder that cannot be used, a log that cannot begin, and at the first evaluation for a measure to
+             keep by that is no number there; `MissingPackageError` for a log that is not installed; StoppedError for a loss or
+             a gradient that is not finite, a solve that fails, a disk or a memory that is full, files that are damaged: what was
+             saved before is kept.
     Source:  Tallec and Ollivier 2018, sec. 3.
     """
     folder, processes = Path(folder), joined(configuration.training.batch)
@@ -363,6 +364,8 @@ class Training(Loop):
             found = evaluate(self.model, self.task, split, self.settings.evaluation, self.settings.seed, self.settings.batch)
         found = self.processes.from_first(found)
         refuse_non_finite(self.step, self.advised, **{f"{split} loss": found["loss"]})
+        if split == "validation":
+            refuse_unmeasured(self.keep_by, found)
         return found
 
     def advised(self) -> str:

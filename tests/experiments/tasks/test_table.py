@@ -240,6 +240,25 @@ def test_errors_are_kept_by_the_smallest_and_are_in_the_table_of_metrics(tmp_pat
     assert best["step"] == rows.step[rows.evaluation_mean_error.idxmin()]
 
 
+@pytest.mark.parametrize("keep", ["keep=best", "patience=2", "schedule=plateau"])
+def test_a_measure_that_is_no_number_on_what_is_held_out_keeps_no_weights(keep, tmp_path, capsys):
+    parts = ["train"] * 6 + ["validation"] * 3 + ["test"] * 3
+    made = pd.DataFrame(
+        {
+            "who": np.repeat(np.arange(12), 3),
+            "part": np.repeat(parts, 3),
+            "x": DRAW.normal(size=36),
+            "y": np.repeat(["a" if part == "validation" else "ab"[k % 2] for k, part in enumerate(parts)], 3),
+        }
+    )
+    words = [f"data={written(made, tmp_path)}", "sequence=who", "split=part", "target=y", "hidden=2", "steps=4", keep]
+    words += ["evaluate_every=1", "keep_by=auroc"]
+    asked = ["train", "--task", "csv", "--field", "gated", "--integrator", "euler", "--out", f"{tmp_path}/run", "--set", *words]
+    assert main(asked) == 2
+    assert "keep_by is auroc, which is no number on the sequences of validation" in capsys.readouterr().err
+    assert main([*asked[:8], f"{tmp_path}/loss", "--set", *words[:-1]]) == 0
+
+
 def test_counts_lose_half_of_their_deviance_by_poisson(tmp_path):
     made = frame()
     made["spikes"] = DRAW.poisson(2.5, len(made)).astype(float)
