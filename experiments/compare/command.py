@@ -19,6 +19,7 @@ from experiments.models.integrators import EXACT, INTEGRATORS, integrator_name, 
 from experiments.plugins import named_fields
 from experiments.runs.command import refuse_unread
 from experiments.runs.configuration import Configuration, by_key, configuration_from_words, from_things
+from experiments.settings import words_of
 from experiments.studies.study import data_path
 from experiments.usage import UsageError, check_word
 
@@ -168,11 +169,19 @@ def _base(task: str | Task, field: Any, integrator: str, settings: Mapping[str, 
         raise UsageError(f"{name} reads recordings: --data DIR names the folder with {there} in it, or --set data=DIR that one.")
     known = SETTINGS | ({} if folder is None else {"data": str(folder)})
     given = {**known, **given}
-    given.setdefault("evaluate_every", given["steps"])  # once, at the end
+    if not _reads_evaluations(given):
+        given.setdefault("evaluate_every", given["steps"])  # once, at the end
     if not as_text:
         return from_things(task, field, integrator, given)
     assert isinstance(task, str)
     return configuration_from_words(task, field, integrator, [f"{key}={value}" for key, value in given.items()])
+
+
+def _reads_evaluations(settings: Mapping[str, object]) -> bool:
+    """Return whether evaluations before its end change a training."""
+    words = {key: words_of(value).strip().lower() for key, value in settings.items()}
+    ends = any(words.get(key, "none") != "none" for key in ("patience", "goal"))
+    return ends or words.get("keep") == "best" or words.get("schedule") == "plateau"
 
 
 def _speeds(task: Task, asked: Sequence[object] | None) -> list[float]:

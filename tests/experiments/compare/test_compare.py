@@ -19,6 +19,7 @@ from ctrnn_experiments import compare
 from discretize import Batch
 from experiments.__main__ import main
 from experiments.compare.cells import ComparisonLayout, interval
+from experiments.compare.command import comparison
 from experiments.compare.comparison import Comparison, Crossed
 from experiments.compare.differences import ALIKE, OTHERWISE, conclusion, differences, paired
 from experiments.compare.figure import _look, scores_figure
@@ -163,6 +164,27 @@ def test_page_table_and_rows_say_what_was_found(whole):
     read(page)  # whole, and loads nothing
     lines = (folder / "rows.csv").read_text().splitlines()
     assert len(lines) == 1 + len(report.results.rows)
+
+
+@pytest.mark.parametrize(
+    ("given", "every"),
+    [
+        ({}, 300),
+        ({"schedule": "cosine", "keep": "last", "patience": None}, 300),
+        ({"schedule": "plateau"}, 100),
+        ({"keep": "best"}, 100),
+        ({"patience": 3}, 100),
+        ({"goal": 0.1}, 100),
+        ({"keep": "best", "evaluate_every": 30}, 30),
+    ],
+)
+@pytest.mark.parametrize("typed", [False, True])
+def test_trainings_that_read_evaluations_have_more_than_the_one_at_the_end(given, every, typed):
+    words = {key: "none" if value is None else str(value) for key, value in given.items()} if typed else given
+    task = "clocked-recall" if typed else TASK
+    asked = {"dt": ("1",), "speeds": (), "clock": ("given",), "seeds": 1, "score": None}
+    made = comparison(task, ["gated"], ["euler"], settings=words, as_text=typed, **asked)
+    assert made.base.training.evaluate_every == every
 
 
 # ---- how far states are apart
