@@ -304,11 +304,19 @@ class FromFiles(ClassOfTheSequence):
         return self.batch_of(split, torch.randint(self.count(split), (size,), generator=generator))
 
     def evaluation(self, split: str, sequences: int, size: int, seed: int) -> Iterator[Batch]:
-        """Yield the split in order, each sequence once, at most so many; `seed` changes nothing."""
+        """Yield the split in order, each sequence once; of a larger one so many from all over it. `seed` changes nothing."""
         check_split(split)
         sequences, size = checks.positive_size("sequences", sequences), checks.positive_size("size", size)
-        for which in torch.arange(min(sequences, self.count(split))).split(size):
+        for which in _some_of(self.count(split), sequences, generator_of(0, "evaluation", split)).split(size):
             yield self.batch_of(split, which)
+
+
+def _some_of(count: int, sequences: int, generator: torch.Generator) -> Tensor:
+    """Draw places below `count`, in order, one in each of as many equal stretches: files may be sorted, by class or person."""
+    if sequences >= count:
+        return torch.arange(count)
+    ends = torch.arange(sequences + 1) * count // sequences
+    return ends[:-1] + (torch.rand(sequences, generator=generator, dtype=torch.float64) * ends.diff()).long()
 
 
 class NumbersAtTheEnd(Task):

@@ -24,6 +24,7 @@ from experiments.tasks.adding import Adding
 from experiments.tasks.copying import Copy, VariableCopy
 from experiments.tasks.forecast import Forecast
 from experiments.tasks.next_character import NextCharacter
+from experiments.tasks.recorded.arrays import Arrays
 from experiments.tasks.recorded.har import HAR, HELD_OUT
 from experiments.tasks.recorded.pixels import Pixels
 from experiments.tasks.recorded.recordings import played
@@ -675,6 +676,26 @@ def test_samples_that_are_kept_are_the_same_every_time_and_have_their_stamps(vow
             (narrow,) = task.evaluation("train", 20, 20, 0)
             torch.set_default_dtype(torch.float64)
             assert torch.equal(narrow.ts, batch.ts)  # the same ones, whatever models compute in
+
+
+def test_some_of_the_sequences_of_sorted_files_are_of_all_classes_and_the_same_ones_whatever_the_batch(tmp_path):
+    for split in ("train", "validation", "test"):
+        np.save(tmp_path / f"{split}-xs.npy", np.arange(400, dtype=np.float32)[:, None, None])
+        np.save(tmp_path / f"{split}-labels.npy", np.arange(400) // 100)
+    task = Arrays(data=str(tmp_path), classes=4)
+    for size in (7, 90):
+        batches = list(task.evaluation("test", 90, size, seed=size))
+        places = torch.cat([batch.xs[0, :, 0] for batch in batches])
+        assert len(places.unique()) == len(places) == 90
+        assert bool((places.diff() > 0).all())
+        counts = torch.cat([batch.targets for batch in batches]).bincount(minlength=4)
+        assert int(counts.max() - counts.min()) <= 2
+        if size == 7:
+            first = places
+    assert torch.equal(places, first)
+    (other,), (whole,) = task.evaluation("validation", 90, 90, seed=0), task.evaluation("test", 400, 400, seed=0)
+    assert not torch.equal(other.xs[0, :, 0], places)
+    assert torch.equal(whole.xs[0, :, 0], torch.arange(400.0, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("word", [1.0, None, True, b"a", ("a",)])
