@@ -115,16 +115,19 @@ class Settings:
         for name, value in read.items():
             object.__setattr__(self, name, value)
 
-    def say_unread(self) -> None:
-        """Warn of settings that were given, and that a method of steps of one length does not read."""
+    def say_unread(
+        self, rtol: float = RTOL, atol: float = ATOL, max_num_steps: int = MAX_NUM_STEPS, changes: str = "nothing"
+    ) -> None:
+        """Warn of settings that were given, not these, and that a method of steps of one length does not read; changes: what they
+        change at most."""
         if self.adaptive or self.of_torchdiffeq:
             return
-        given = {"rtol": self.rtol != RTOL, "atol": isinstance(self.atol, Tensor) or self.atol != ATOL}
-        given["max_num_steps"] = self.max_num_steps != MAX_NUM_STEPS
+        given = {"rtol": self.rtol != rtol, "atol": isinstance(self.atol, Tensor) or self.atol != atol}
+        given["max_num_steps"] = self.max_num_steps != max_num_steps
         for name in [name for name, is_given in given.items() if is_given]:
             warn_user(
-                f"`{name}` changes nothing here: it is for methods that choose their steps, and those of method={self.method!r} "
-                "are of one length; `max_step` bounds that.",
+                f"`{name}` changes {changes} here: it is for methods that choose their steps, and those of "
+                f"method={self.method!r} are of one length; `max_step` bounds that.",
                 SolverWarning,
             )
 

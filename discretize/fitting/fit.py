@@ -29,6 +29,7 @@ from discretize.settings import Method, Settings
 
 __all__ = ["fit"]
 
+RTOL, MAX_NUM_STEPS = 1e-6, 10_000
 APART = torch.tensor([[0.0], [0.001], [0.002]], dtype=torch.float64, device="cpu")  # of three samples, in sizes
 
 
@@ -45,9 +46,9 @@ def fit(
     pieces: int = 1,
     seed: int = 0,
     method: Method = "dopri5",
-    rtol: float = 1e-6,
+    rtol: float = RTOL,
     max_step: float | None = None,
-    max_num_steps: int = 10_000,
+    max_num_steps: int = MAX_NUM_STEPS,
     fused: bool | str = True,
     max_nfev: int = 100,
 ) -> Fit:
@@ -74,7 +75,8 @@ def fit(
              state. max_nfev: steps of a search.
     Shape:   ts (n,), values (n, outputs), or (n,) of one.
     Raises:  TypeError, ValueError for what does not fit; SolverError where the equation cannot be solved at any start. Warns
-             with SolverWarning where the search has not ended.
+             with SolverWarning where the search has not ended, and of `rtol` and `max_num_steps` beside a method of steps of one
+             length, whose error is taken for `rtol` all the same: noise and directions below it are not told from it.
     Source:  Bock 1983, "Recent advances in parameter identification techniques for O.D.E.", for multiple shooting.
     """
     with needed_by("discretize.fit"):
@@ -83,6 +85,7 @@ def fit(
     max_nfev, rtol = checks.positive_size("max_nfev", max_nfev), checks.positive_number("rtol", rtol)
     settings: dict[str, Any] = {"method": method, "max_step": max_step, "fused": fused}
     how = Settings(rtol=rtol, max_num_steps=max_num_steps, **settings)
+    how.say_unread(rtol=RTOL, max_num_steps=MAX_NUM_STEPS, changes="no step")  # `rtol` is what noise is told apart from, too
     settings |= {"max_num_steps": max_num_steps} if how.adaptive else {}
     settings |= {"on_failure": "keep"} if how.steps_alone else {}
     problem = as_problem(f, data, params, h0, observe)

@@ -1,10 +1,13 @@
 """What `fit` refuses, in the user's words."""
 
+import warnings
+
 import pytest
 import torch
 from torch import nn
 
 import discretize
+from discretize.errors import SolverWarning
 
 TS, Y = torch.arange(5.0), torch.ones(5, 1)
 GOOD = {"f": lambda t, h, k: -k * h, "data": (TS, Y), "params": {"k": (1.0, 0.0, 2.0)}, "h0": {"y": 1.0}}
@@ -59,3 +62,17 @@ def test_bad_input_is_refused_in_words(changed, error, words):
     given = GOOD | changed
     with pytest.raises(error, match=words):
         discretize.fit(given.pop("f"), given.pop("data"), given.pop("params"), **given)
+
+
+@pytest.mark.parametrize("given", [{"rtol": 1e-3}, {"max_num_steps": 50}], ids=str)
+def test_settings_that_steps_of_one_length_do_not_read_are_said(given):
+    (name,) = given
+    with pytest.warns(SolverWarning, match=f"`{name}` changes no step here: it is for methods that choose their steps"):
+        discretize.fit(**GOOD | given, method="rk4")
+
+
+@pytest.mark.parametrize("given", [{"method": "rk4"}, {"method": "dopri5", "rtol": 1e-3, "max_num_steps": 50}], ids=str)
+def test_settings_that_are_read_or_not_given_are_not_spoken_of(given):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", SolverWarning)
+        discretize.fit(**GOOD | given)
