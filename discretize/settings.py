@@ -19,7 +19,7 @@ from discretize.methods import checked_method, unknown
 from discretize.noise.brownian import BrownianPath
 from discretize.solvers.adaptive import AdaptiveEngine
 from discretize.solvers.adjoint import Adjoint
-from discretize.solvers.by_torchdiffeq import PREFIX, TorchdiffeqEngine, chooses_steps, options_of, torchdiffeq_methods
+from discretize.solvers.by_torchdiffeq import PREFIX, TorchdiffeqEngine, chooses_steps, options_of, read_by, torchdiffeq_methods
 from discretize.solvers.checkpointing import Checkpointed
 from discretize.solvers.continuation import INTERPOLATED
 from discretize.solvers.control import ERROR_MARGIN, StepControl
@@ -118,18 +118,23 @@ class Settings:
     def say_unread(
         self, rtol: float = RTOL, atol: float = ATOL, max_num_steps: int = MAX_NUM_STEPS, changes: str = "nothing"
     ) -> None:
-        """Warn of settings that were given, not these, and that a method of steps of one length does not read; changes: what they
-        change at most."""
-        if self.adaptive or self.of_torchdiffeq:
-            return
+        """Warn of settings that were given, not these, and that the method does not read; changes: what they change at most."""
         given = {"rtol": self.rtol != rtol, "atol": isinstance(self.atol, Tensor) or self.atol != atol}
         given["max_num_steps"] = self.max_num_steps != max_num_steps
-        for name in [name for name, is_given in given.items() if is_given]:
+        for name in [name for name, is_given in given.items() if is_given and name not in self.reads]:
+            why = f"those of method={self.method!r} are of one length; `max_step` bounds that"
+            if self.adaptive:
+                why = f"that of method={self.method!r} has no such bound"
             warn_user(
-                f"`{name}` changes {changes} here: it is for methods that choose their steps, and those of "
-                f"method={self.method!r} are of one length; `max_step` bounds that.",
+                f"`{name}` changes {changes} here: it is for methods that choose their steps, and {why}.",
                 SolverWarning,
             )
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """The names of those of `rtol`, `atol` and `max_num_steps` that the method reads."""
+        names = frozenset({"rtol", "atol", "max_num_steps"})
+        return names & read_by(self.of_torchdiffeq) if self.of_torchdiffeq else names if self.adaptive else frozenset()
 
     @property
     def may_draw(self) -> bool:

@@ -5,6 +5,7 @@ import math
 import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,8 @@ from torch import nn
 
 import ctrnn
 from ctrnn import HeldPath, gated, plain
-from discretize import ContinuousRNN, DiscreteCell, DiscreteRNN, Euler, SequenceModel, SolverWarning, integrate
+from discretize import ContinuousRNN, DiscreteCell, DiscreteRNN, Euler, JumpRNN, SequenceModel, SolverWarning, integrate, stepped
+from discretize.jumps import GRUBayes
 from experiments.__main__ import main
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -335,6 +337,44 @@ def test_settings_that_steps_of_one_length_do_not_read_are_said(method, given):
         ContinuousRNN(FIELD, method=method, **given)
     with pytest.warns(SolverWarning, match=f"`{name}` changes nothing here"):
         integrate(FIELD, PATH, H, TS, method=method, **given)
+
+
+@pytest.mark.parametrize("given", [{"rtol": 1e-3}, {"atol": 1e-3}], ids=str)
+def test_tolerances_that_steps_between_jumps_do_not_read_are_said(given):
+    (name,) = given
+    field, jump = ctrnn.gru(0, 4), GRUBayes(2, 4, 2, 3)
+    with pytest.warns(SolverWarning, match=f"`{name}` changes nothing here: it is for methods that choose their steps"):
+        JumpRNN(field, jump, method="rk4", **given)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", SolverWarning)
+        stepped(JumpRNN(field, jump, **given))  # nothing was said of these steps
+
+
+@pytest.mark.parametrize(
+    ("method", "given"),
+    [
+        ("rk4", {"rtol": 1e-3}),
+        ("euler", {"atol": 1e-3}),
+        ("midpoint", {"max_num_steps": 5}),
+        ("explicit_adams", {"rtol": 1e-3}),
+        ("implicit_adams", {"max_num_steps": 5}),
+        ("scipy_solver", {"max_num_steps": 5}),
+    ],
+)
+def test_settings_that_a_method_of_torchdiffeq_does_not_read_are_said(method, given):
+    (name,) = given
+    with pytest.warns(SolverWarning, match=f"`{name}` changes nothing here: it is for methods that choose their steps"):
+        ContinuousRNN(FIELD, method=f"torchdiffeq:{method}", **given)
+
+
+@pytest.mark.parametrize(
+    ("method", "given"),
+    [("dopri5", {"rtol": 1e-3, "max_num_steps": 5}), ("implicit_adams", {"rtol": 1e-3}), ("scipy_solver", {"atol": 1e-3})],
+)
+def test_settings_that_a_method_of_torchdiffeq_reads_are_not_spoken_of(method, given):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", SolverWarning)
+        ContinuousRNN(FIELD, method=f"torchdiffeq:{method}", **given)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no pipes in folders")

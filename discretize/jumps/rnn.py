@@ -112,6 +112,7 @@ class JumpRNN(SequenceModule):
         check_no_noise(field, "jumps", "JumpRNN")
         self.field, self.jump = field, jump
         self.settings: Settings = Settings(method, rtol, atol, max_step, gradient)
+        self.settings.say_unread()
         self.settings.check_noise(field)
         self.stats: dict[str, Any] = {}
 
@@ -196,7 +197,8 @@ class JumpRNN(SequenceModule):
     def _as_stepped(self, settings: dict[str, Any]) -> JumpRNN:
         rest = {name: value for name, value in settings.items() if name != "step"}
         method = settings.get("step", Euler() if self.settings.fixed is None else self.settings.method)
-        return self._as_solved({"method": method, "max_step": None, **rest})
+        usual = Settings()  # tolerances are not for steps
+        return self._as_solved({"method": method, "max_step": None, "rtol": usual.rtol, "atol": usual.atol, **rest})
 
     def _taken(self, ts: object, xs: Tensor) -> tuple[bool, bool]:
         return number_of_times(ts, self.batch_first) == len(xs), False

@@ -26,7 +26,7 @@ from discretize.solvers.detached import ParameterSnapshot, check_same_states, de
 from discretize.solvers.engine import Engine, SolverState, SolverStats
 from discretize.solvers.segments import Chain, RightHandSide, Segment
 
-__all__ = ["PREFIX", "TorchdiffeqEngine", "chooses_steps", "options_of", "torchdiffeq_methods"]
+__all__ = ["PREFIX", "TorchdiffeqEngine", "chooses_steps", "options_of", "read_by", "torchdiffeq_methods"]
 
 PREFIX = "torchdiffeq:"
 # torchdiffeq's assertions, as what went wrong.
@@ -67,6 +67,11 @@ def options_of(name: str) -> frozenset[str]:
 def chooses_steps(name: str) -> bool:
     """Return whether a method of torchdiffeq chooses its steps by the tolerances."""
     return "step_size" not in options_of(name)
+
+
+def read_by(name: str) -> frozenset[str]:
+    """Return the names of the tolerances and bounds that a method of torchdiffeq reads, of those that it takes."""
+    return frozenset() if name == "explicit_adams" else options_of(name)  # the base of that has a corrector, which is off
 
 
 class TorchdiffeqEngine(Engine):
