@@ -5,6 +5,7 @@ r"""Warn where a step of a cell or sequence module multiplies what it should for
 
 Looked at are the first call of a module and every thousandth; a call with longer steps than any looked at, with another step
 map, or that ends ten times further from 0; and one call in fifty where weights have changed. `Monitor` looks at all of them.
+Of a `DelayLine` in the field they tell whether steps are as long as its states are apart, for else they do not shift these.
 On another device than the CPU the states' size, and lengths that lie there, are read in one call of fifty, so as not to wait.
 """
 
@@ -17,6 +18,7 @@ import torch
 from torch import Tensor
 
 from ctrnn import VectorField, checks
+from ctrnn.fields.delayed import DelayLine
 from ctrnn.fields.probes import COUPLED, couples_samples, moved
 from discretize.errors import WEIGHTS_DIVERGED, StepWarning, diverged_weight, warn_user
 from discretize.kernels.eligibility import tracing_reason
@@ -47,6 +49,7 @@ class OvershootWatch:
         self.allowed: bool = checks.is_flag("allow_overshoot", allow_overshoot)
         self.calls: int = 0
         self.warned: bool = False
+        self.spreads: bool = False  # delays of a line of states, and it was said
         self.largest: float | None = None
         self.listener: Callable[[Tensor], object] | None = None
 
@@ -119,6 +122,7 @@ class OvershootWatch:
     def look_at(self, step: Step, field: VectorField, projected: Tensor, h: Tensor, dt: float | Tensor) -> None:
         """At steps from the states h (..., state) with these inputs."""
         self._look_at_samples(field, projected, h)
+        self._look_at_lines(step, field, dt)
         self.size = max(self.size, _largest(h))
         every = dt * field.leak(projected, h)
         if self.listener:
@@ -143,6 +147,26 @@ class OvershootWatch:
         """Warn of weights that are not finite, which solves refuse."""
         if (cause := diverged_weight(field)) is not None:
             warn_user(f"States of this call are not finite: {cause}. {WEIGHTS_DIVERGED}", UserWarning)
+
+    def _look_at_lines(self, step: Step, field: VectorField, dt: float | Tensor) -> None:
+        """Warn once of steps that do not shift the states of a `DelayLine` in the field, so that its delays are others."""
+        if self.spreads:
+            return
+        lengths = dt.detach() if isinstance(dt, Tensor) else torch.tensor([dt], dtype=torch.float64, device="cpu")
+        taken, rounding = lengths[lengths > 0], max(ROUNDING, 2 * torch.finfo(lengths.dtype).eps)
+        for spacing in {part.spacing for part in field.modules() if isinstance(part, DelayLine)}:
+            other = taken[(taken - spacing).abs() > rounding * spacing]
+            if step.takes_one_evaluation and not len(other):  # Euler's, for a line has no leak
+                continue
+            self.spreads = True
+            length = float(other[0] if len(other) else taken[0]) if len(taken) else spacing
+            warn_user(
+                f"{step!r} takes steps of {length:.4g}, and the states of a DelayLine in the field are {spacing:.4g} apart: "
+                "Euler's steps of that length, or Euler and Maruyama's, shift them exactly; with others its delays are spread, "
+                "and longer ones may grow without bound. Take steps of that length, by `dt` and `substeps`, or make the line for "
+                "these, `DelayLine(field, dt)`; the field in it, a DelayedField, takes steps of any kind and length.",
+                StepWarning,
+            )
 
     def _look_at_samples(self, field: VectorField, projected: Tensor, h: Tensor) -> None:
         """Whether they act on one another, at the first step, once in training and once not."""

@@ -107,7 +107,7 @@ def delayed(device):
         result.hs,
         result(torch.tensor([0.2, 0.4])),
         found,
-        DiscreteRNN(line)(normal(4, 4, 2).to(device), line.state_of(history))[0],
+        DiscreteRNN(line, dt=0.25)(normal(4, 4, 2).to(device), line.state_of(history))[0],
     )
 
 

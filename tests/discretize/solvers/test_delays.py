@@ -714,6 +714,35 @@ def test_beyond_a_line_there_is_nothing(delay):
         assert along_a_line(delay, None)[1].isnan()
 
 
+LINE_STEPS = {
+    "longer ones": (discretize.Euler(), 1.0, 1, 1.0),
+    "shorter ones": (discretize.Euler(), 0.25, 2, 0.125),
+    "some that differ": (discretize.Euler(), None, 1, 0.5),
+    "of another step": (discretize.RungeKutta4(), 0.25, 1, 0.25),
+}
+
+
+@pytest.mark.parametrize("case", LINE_STEPS)
+def test_steps_that_spread_the_delays_of_a_line_are_said(case):
+    step, dt, substeps, length = LINE_STEPS[case]
+    line, ts = ctrnn.DelayLine(Net((0.5, 0.25)), 0.25), torch.tensor([0.0, 0.25, 0.75, 1.0])
+    rnn = discretize.DiscreteRNN(ctrnn.Stack([ctrnn.plain(2, 2), line]), step, dt=dt, substeps=substeps)
+    words = f"takes steps of {length:g}, and the states of a DelayLine in the field are 0.25 apart"
+    with pytest.warns(discretize.StepWarning, match=words):
+        rnn(torch.randn(3, 2, 2), ts=ts if dt is None else None)
+    rnn(torch.randn(3, 2, 2), ts=ts if dt is None else None)  # is said once
+    if dt:
+        with pytest.warns(discretize.StepWarning, match=words):
+            discretize.DiscreteCell(line, step, dt=length)(torch.randn(2, 2))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_steps_that_shift_the_states_of_a_line_are_not_spoken_of(dtype):
+    line = ctrnn.DelayLine(Net((0.5, 0.3)).to(dtype), 0.1)
+    ts = torch.tensor([0.0, 0.1, 0.2, 0.3]) + 7
+    discretize.DiscreteRNN(line, discretize.ExponentialEuler())(torch.randn(3, 2, 2, dtype=dtype), ts=ts)
+
+
 def test_a_line_solved_exactly_has_spread_delays():
     # One unit, h' = -u_2 on a line of 3 states 0.5 apart: a matrix, whose exponential solves it.
 
