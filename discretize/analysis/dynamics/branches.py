@@ -22,7 +22,7 @@ from torch import Tensor
 from ctrnn import checks
 from ctrnn.extras import needed_by
 from discretize.analysis.dynamics.fixed_points import as_limits, check_starts
-from discretize.analysis.dynamics.roots import correction, newton
+from discretize.analysis.dynamics.roots import ROUNDINGS, correction, newton
 from discretize.analysis.dynamics.sizes import sizes
 from discretize.analysis.dynamics.systems import Dynamics, derivative, jacobian
 from discretize.errors import SolverWarning, warn_user
@@ -103,6 +103,8 @@ def continuation(
     if not found:
         raise ValueError(f"There is no fixed point near `h` at p = {p}; begin at one of `fixed_points`.")
     u = curve.measured(u)
+    again, found = curve.onto(u, None, 0.0)  # in sizes that are known now
+    u = again if found else u
     point, bifurcations, length, inside = (
         curve.described(u, _towards(curve, u, direction)),
         list[Bifurcation](),
@@ -176,8 +178,13 @@ class _Curve:
         slopes = self.matrix(u)
         moved = self.size[:-1] * correction(slopes[None, :, :-1], slopes[None, :, -1])[0].abs()
         largest = torch.maximum((u * self.size)[:-1].abs(), torch.where(torch.isfinite(moved), moved, 0.0))
-        # Below a rounding of 1 a unit that begins at 0, and stays there, is not told from rounding.
-        return self._resized(u, torch.where(largest > torch.finfo(u.dtype).eps, largest, self.size[:-1]))
+        # A unit that begins at 0, and stays there, is told from roundings of the terms that its place and its slope are sums of.
+        terms = slopes[:, :-1].abs() @ u[:-1].abs() + slopes[:, -1].abs()
+        inverse = torch.linalg.inv_ex(slopes[:, :-1])[0].abs()
+        rounding = ROUNDINGS * torch.finfo(u.dtype).eps * self.size[:-1] * (inverse @ terms)
+        known = largest > torch.where(torch.isfinite(rounding), rounding, 0.0)
+        self.rows = torch.ones_like(self.rows)  # of other sizes
+        return self._resized(u, torch.where(known, largest, self.size[:-1]))
 
     def grown(self, point: _Point) -> _Point:
         """Return the point in larger sizes, where a unit has become twice as large as its size."""

@@ -198,6 +198,22 @@ def test_branches_have_the_same_bifurcations(f, h, p, limits, direction, expecte
     assert bool(found.stable[0]) == bool(plain.stable[0])
 
 
+@pytest.mark.parametrize("size", [1e-18, 1e-9, 1e-6, 1.0, 1e9])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_a_small_unit_that_begins_at_0_beside_a_large_one_changes_no_kind(dtype, size):
+    """a folds at p = -+2 / 27^(1/2); b = size (p + 1/2) only follows p, and is 0 at the start."""
+
+    def both(p, h):
+        a, b = h.split(1, -1)
+        return torch.cat([p - a**3 + a, size * (p + 0.5 - b / size)], -1)
+
+    found = continuation(Flow(both), torch.tensor([-1.1915, 0.0], dtype=dtype), -0.5, (-0.6, 0.6))
+    assert [b.kind for b in found.bifurcations] == ["fold", "fold"]
+    assert [b.p for b in found.bifurcations] == pytest.approx([2 / 27**0.5, -2 / 27**0.5], rel=tolerance(dtype))
+    assert_close(found.h[:, 1] / size, found.p + 0.5, rtol=0, atol=tolerance(dtype, 1e-12, 1e-5))
+    assert float(found.p.diff().abs().max()) <= 0.051
+
+
 @in_other_units
 def test_exponents_of_maps_are_the_same(dtype, size, apart, c):
     s = units_of(2, size, apart, dtype)
