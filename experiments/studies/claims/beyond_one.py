@@ -92,6 +92,7 @@ class GatesBeyondOne(Study):
         steps=(6, 300, 3000),
         rate=(4e-3, 4e-3, 1e-3),
         sequences=(32, 256, 1000),
+        recordings=(32, 3000, 3000),  # all of the test: they are sorted by speaker
         seeds=(1, 5, 5),
         ways=(
             {"softplus": ["euler", "capped-euler", EXACT], "sigmoid": ["euler", EXACT]},
@@ -175,7 +176,7 @@ class GatesBeyondOne(Study):
         if point["task"] == "recall":
             task = {"task": "clocked-recall", "clocks": (4.0,), "clock_given": True, "characters": sizes.characters}
         if point["task"] in SOURCES:
-            task["data"] = str(folders_found().get(point["task"]))
+            task |= {"data": str(folders_found().get(point["task"])), "evaluation": sizes.recordings}
         return by_adam(point, sizes, **task, field=RATES[point["gate"]], integrator=point["trained"], threads=1)
 
     def measure(self, run: Run, model: SequenceModel, folder: Path) -> list[Row]:
