@@ -55,6 +55,7 @@ def backpropagated(
     slope = edges.squash.slope(activity)
     if not network.on_v:
         slope[0] = 1  # the state at the start is the activity itself
+    writing = writing - writing.mean(0)  # what a unit adds to all symbols alike changes nothing, and would take the digits below
     mean = pi @ writing
     surprise = chi[..., None] * (writing[symbols] - mean)
     variance = chi[..., None] * (pi @ writing**2 - mean**2).clamp_min(0)

@@ -99,6 +99,18 @@ def test_moduli_go_back_by_the_squares_of_all_slopes(kind):
     assert field.hidden_size == N
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_a_unit_adds_to_all_symbols_alike_changes_nothing(kind):
+    model, (symbols, mask) = model_of(*kind), data()
+    before = back_of(model, symbols, mask)
+    activity = model.activities(symbols).detach()
+    pi = model.read_out(activity).softmax(-1).detach()
+    writing = model.read_out.weight.detach() + 1e7 * torch.arange(1.0, 1.0 + N)
+    found = backpropagated(network_of(model.field), writing, symbols, activity, pi, mask)
+    assert_close(found.values, before.values, rtol=1e-6, atol=1e-7)  # of the weights 1e-16 * 1e7 is left
+    assert_close(found.moduli, before.moduli, rtol=1e-6, atol=1e-7)
+
+
 def brute_force(model, symbols, mask, metric):
     """Gradients and unitwise metrics of each unit and symbol as sums over dummy parameters: (A, N, 1 + d), with another 1 + d."""
     slopes, back = unfolded(model, symbols, mask).slopes, back_of(model, symbols, mask)
