@@ -80,7 +80,7 @@ def roll_out(model: SequenceModel, batch: Batch, own_time: float | Tensor | None
     cost = int(model.rnn.stats.get("nfe", 0)), time.perf_counter() - begun
     if own_time is None or not isinstance(field, ctrnn.Relaxation):
         return Rollout(model.read_out(states), states, states.new_zeros(0), states.new_zeros(0), *cost)
-    before = torch.cat([torch.zeros_like(states[:1]), states[:-1]])
+    before = torch.cat([field.initial_state(states.shape[1])[None], states[:-1]])
     g_dt = own_time * field.rate(xs, before).expand_as(states)
     if batch.lengths is not None:
         read = torch.arange(len(xs), device=xs.device)[:, None] < batch.lengths

@@ -13,6 +13,7 @@ import torch
 from pages import read
 from torch.testing import assert_close
 
+import ctrnn
 import discretize
 from ctrnn.inputs.held import Hold
 from ctrnn_experiments import compare
@@ -29,7 +30,7 @@ from experiments.reports.spreads import NotEnoughError, holm
 from experiments.runs.evaluation import evaluate
 from experiments.runs.folder import load
 from experiments.studies.clocks.crosswise import own_time_of
-from experiments.studies.clocks.rollout import Rollout
+from experiments.studies.clocks.rollout import Rollout, roll_out
 from experiments.studies.registry import loaded
 from experiments.studies.results import Results
 from experiments.tasks.cognitive import Rhythm
@@ -247,6 +248,21 @@ def test_states_are_not_said_to_be_apart_by_the_batches_alone_on_which_the_refer
         one.add(batch, states, None if k == lost else exact)
     assert one.row()["finite"]
     assert one.row()["apart"] is None
+
+
+class Begun(ctrnn.Relaxation):
+    def initial_state(self, batch):
+        return super().initial_state(batch) + 2
+
+
+def test_gates_at_the_first_sample_are_those_of_the_state_that_the_field_starts_from():
+    made = ctrnn.gated(1, 3)
+    field = Begun(made.candidate, made.rate, made.decay)
+    model, xs = discretize.SequenceModel(discretize.DiscreteRNN(field), 1), torch.randn(4, 2, 1)
+    found = roll_out(model, Batch(xs, torch.zeros(2)), 1.0)
+    first = found.g_dt.reshape(4, 2, 3)[0]
+    assert_close(first, field.rate(xs[0], field.initial_state(2)))
+    assert not torch.allclose(first, field.rate(xs[0], torch.zeros(2, 3)))
 
 
 def test_what_is_not_finite_has_no_score():
