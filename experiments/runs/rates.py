@@ -81,17 +81,18 @@ class GDtSummary:
         if not g_dt.numel():
             return
         self.known = self.known or bool((g_dt != 0).any())
-        known = g_dt.where(g_dt.isfinite(), -1.0)
+        finite = g_dt.isfinite()
+        known = g_dt.where(finite, -math.inf)
         largest, place = known.flatten().max(0)
         if float(largest) > self.largest:
             self.largest, self.unit = float(largest), int(place) % g_dt.shape[-1]
-        self.finite = self.finite and bool((known >= 0).all())
+        self.finite = self.finite and bool(finite.all())
         self.count += g_dt.numel()
         self.capped += int((g_dt > self.cap).sum())
         some = known.flatten()
         if len(some) > MOST:
             some = some[(torch.arange(MOST, dtype=torch.float64, device=some.device) * GOLDEN % 1 * len(some)).long()]
-        self.values.append(some[some >= 0].float())
+        self.values.append(some[some.isfinite()].float())
 
     def _note(self, step: int) -> None:
         """Note which levels the g dt of this step of training is the first to pass."""

@@ -149,6 +149,13 @@ def test_a_summary_leaves_out_what_is_not_finite_and_counts_it_where_it_is_cappe
     assert not summary.finite
 
 
+def test_a_summary_counts_units_that_grow_by_themselves():
+    summary = GDtSummary()
+    summary(torch.tensor([[-0.5, -0.25, 0.5, 0.75, -1.0]]))  # a leak below 0, as of a field that is read off its code
+    assert summary.finite
+    assert summary.row() == {"g_dt_median": -0.25, "g_dt_high": 0.5, "g_dt_largest": 0.75, "g_dt_unit": 3, "capped": 0.0}
+
+
 @pytest.mark.filterwarnings("ignore::discretize.StepWarning")
 def test_a_step_that_fails_where_g_dt_was_not_looked_at_is_looked_at_then():
     made = configuration("recall", "gated-softplus", length=12, hidden=3, batch=2, evaluation=4, steps=9, threads=1)
