@@ -267,12 +267,13 @@ class Study(ABC):
         begin, before = time.perf_counter(), torch.get_num_threads()
         torch.set_num_threads(run.configuration.training.threads or before)
         try:
-            outcome = train(run.configuration, folder, resume=True)
+            try:
+                outcome = train(run.configuration, folder, resume=True)
+            except StoppedError as error:
+                if not self.may_diverge or error.status != "diverged":
+                    raise
+                return RunMeasures({}, self.measure_diverged(run, folder), time.perf_counter() - begin, error.step)
             return RunMeasures(outcome.measures, self.measure(run, outcome.model, folder), outcome.seconds)
-        except StoppedError as error:
-            if not self.may_diverge or error.status != "diverged":
-                raise
-            return RunMeasures({}, self.measure_diverged(run, folder), time.perf_counter() - begin, error.step)
         finally:
             torch.set_num_threads(before)
 

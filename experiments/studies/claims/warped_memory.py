@@ -20,6 +20,7 @@ import torch
 from discretize import SequenceModel
 from experiments.reports.spreads import NotEnoughError, Spread, number, paired, spread
 from experiments.runs.configuration import Configuration, shared_configuration
+from experiments.runs.stopping import StoppedError
 from experiments.runs.training import train
 from experiments.seeds import generator
 from experiments.studies.claims.learned_clocks import SOLVED
@@ -142,7 +143,8 @@ class WarpedMemory(Study):
 
     name = "warped-memory"
     question, claim, source, prior_work, *resolutions = words_beside(__file__)
-    minutes: ClassVar = {"smoke": 1, "small": 60, "paper": 370}
+    minutes: ClassVar = {"smoke": 1, "small": 60, "paper": 630}
+    may_diverge = True
     sizes: ClassVar = scales(
         hidden=(8, 32, 64),
         length=(24, 400, 800),
@@ -310,7 +312,8 @@ class WarpedMemory(Study):
         return rows
 
     def _another(self, run: Run, folder: Path) -> dict[str, SequenceModel]:
-        """Return the network of the seed before, trained here if it is not in its folder; none of the first seed."""
+        """Return the network of the seed before, trained here if it is not in its folder; none of the first seed, nor where that
+        training diverged."""
         seed = run.configuration.training.seed
         if not seed:
             return {}
@@ -318,7 +321,12 @@ class WarpedMemory(Study):
         before = folder.parent / key_of({**run.point, "seed": seed - 1})
         place = before if (before / "rows.json").exists() else folder / "another"
         with torch.enable_grad():
-            outcome = train(dataclasses.replace(run.configuration, training=training), place)
+            try:
+                outcome = train(dataclasses.replace(run.configuration, training=training), place)
+            except StoppedError as error:
+                if error.status != "diverged":
+                    raise
+                return {}
         return {ANOTHER: copy.deepcopy(outcome.model).double()}
 
     def verdict(self, results: Results) -> ClaimVerdict:

@@ -1,6 +1,7 @@
 """Memory on warped time: measures of networks whose memory is known in closed form, and what the study says of its records."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ import discretize
 from discretize import SequenceModel
 from experiments.models.fields import FieldSettings, built_field
 from experiments.reports.spreads import NotEnoughError
+from experiments.runs.stopping import StoppedError
 from experiments.studies.claims import warped_memory
 from experiments.studies.claims.warped_memory import CELLS, LATCH, TRAINED, UNTRAINED, WarpedMemory, held_rows
 from experiments.studies.clocks import held_memory
@@ -329,3 +331,24 @@ def test_rows_of_a_network_are_of_the_samples_that_the_tables_show(probe, monkey
     rows = held_rows(read(LeakingRegister()), probe, WARP, TRAINED)  # forgotten after 15 samples
     assert rows[0] == {"kind": "network", "weights": TRAINED, "forgotten": 15, "kept": False}
     assert [row["right"] for row in rows[1:]] == [1, 0, 0, 0, 0, 0, 0, 1, 0]
+
+
+@pytest.mark.parametrize("status", ["diverged", "interrupted"])
+def test_where_the_network_before_diverges_gates_are_of_no_other_and_the_run_is_no_diverged_one(status, tmp_path, monkeypatch):
+    def stopped(*given):
+        raise StoppedError("it cannot go on", status, 3287)
+
+    monkeypatch.setattr(warped_memory, "train", stopped)
+    study = WarpedMemory()
+    run = next(run for run in study.runs("small") if run.point["seed"] == 1)
+    if status == "diverged":
+        assert study._another(run, tmp_path / run.key) == {}
+    else:
+        with pytest.raises(StoppedError):
+            study._another(run, tmp_path / run.key)
+    monkeypatch.setattr(
+        "experiments.runs.training.train", lambda *given, **more: SimpleNamespace(measures={}, model=None, seconds=1)
+    )
+    monkeypatch.setattr(study, "measure", stopped)
+    with pytest.raises(StoppedError):  # what it is measured by has stopped, and not its own training
+        study.carry_out(run, tmp_path)
