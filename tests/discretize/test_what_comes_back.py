@@ -289,8 +289,9 @@ def test_orthogonal_weights_as_torch_makes_them_come_back(saved, way, trivial, i
     free = field.candidate.parametrizations.weight_x.original
     with torch.no_grad():
         free.add_(0.1 * torch.randn_like(free).tril(-1).triu(-1 if inputs < 3 else -3))  # the rest, torch asks to leave as it is
-    again = saved(field)
-    assert_same(again, field)
+    again, x, h = saved(field), torch.randn(4, inputs), torch.randn(4, 3)
+    assert torch.equal(again.candidate.parametrizations.weight_x.original, free)
+    assert_close(again(x, h), field(x, h))  # what is made of them by LAPACK may differ in the last bits
     weight = again.candidate.weight_x.detach()
     product = weight.mT @ weight if inputs < 3 else weight @ weight.mT
     assert_close(product, torch.eye(len(product)), rtol=0, atol=1e-12)

@@ -10,7 +10,7 @@ from torch.testing import assert_close
 import ctrnn
 import discretize
 from discretize import Adjoint, Checkpointed, ContinuousRNN, SolverError, integrate
-from discretize.solvers.by_torchdiffeq import options_of, torchdiffeq_methods
+from discretize.solvers.by_torchdiffeq import options_of, read_by, torchdiffeq_methods
 
 NAMES = sorted(torchdiffeq_methods())
 FIXED = [name for name in NAMES if "step_size" in options_of(name)]
@@ -26,7 +26,8 @@ TIGHT = {"rtol": 1e-8, "atol": 1e-10}
 
 
 def by(name, field, **how):
-    return ContinuousRNN(field, f"torchdiffeq:{name}", **{**TIGHT, **how})
+    tight = {setting: value for setting, value in TIGHT.items() if setting in read_by(name)}
+    return ContinuousRNN(field, f"torchdiffeq:{name}", **{**tight, **how})
 
 
 def gradients(field, rnn, *call, **more):
