@@ -76,7 +76,8 @@ def fit(
     Shape:   ts (n,), values (n, outputs), or (n,) of one.
     Raises:  TypeError, ValueError for what does not fit; SolverError where the equation cannot be solved at any start. Warns
              with SolverWarning where the search has not ended, and of `rtol` and `max_num_steps` beside a method of steps of one
-             length, whose error is taken for `rtol` all the same: noise and directions below it are not told from it.
+             length, which does not read them; the fit still takes `rtol` for the error of its solves, and trusts no noise or
+             direction below it.
     Source:  Bock 1983, "Recent advances in parameter identification techniques for O.D.E.", for multiple shooting.
     """
     with needed_by("discretize.fit"):
@@ -85,7 +86,7 @@ def fit(
     max_nfev, rtol = checks.positive_size("max_nfev", max_nfev), checks.positive_number("rtol", rtol)
     settings: dict[str, Any] = {"method": method, "max_step": max_step, "fused": fused}
     how = Settings(rtol=rtol, max_num_steps=max_num_steps, **settings)
-    how.say_unread(rtol=RTOL, max_num_steps=MAX_NUM_STEPS, changes="no step")  # `rtol` is what noise is told apart from, too
+    how.say_unread(rtol=RTOL, max_num_steps=MAX_NUM_STEPS, changes="no step")  # the fit itself reads `rtol`
     settings |= {"max_num_steps": max_num_steps} if how.adaptive else {}
     settings |= {"on_failure": "keep"} if how.steps_alone else {}
     problem = as_problem(f, data, params, h0, observe)

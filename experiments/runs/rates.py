@@ -84,7 +84,7 @@ class GDtSummary:
         finite = g_dt.isfinite()
         known = g_dt.where(finite, -math.inf)
         largest, place = known.flatten().max(0)
-        if float(largest) > self.largest:
+        if math.isfinite(float(largest)) and (float(largest) > self.largest or not any(map(len, self.values))):
             self.largest, self.unit = float(largest), int(place) % g_dt.shape[-1]
         self.finite = self.finite and bool(finite.all())
         self.count += g_dt.numel()

@@ -55,7 +55,7 @@ def page(study: Study, docs: Path = DOCS) -> str:
     """Write the page of a study from its record."""
     folder = docs / "tables" / study.name
     words, found, others = read_words(folder), Found.read(folder), other_scales(study.name, docs)
-    records = _records(folder, found)
+    records = _records(folder, found, docs)
     text = found.markdown(study, lambda figure: f"../figures/{_file(study.name, figure)}", words, records, others)
     return f"# {words.title}\n\n{text}\n"
 
@@ -63,16 +63,14 @@ def page(study: Study, docs: Path = DOCS) -> str:
 def other_scales(name: str, docs: Path = DOCS) -> list[OtherScale]:
     """Read what is recorded of a study at other scales than that of its page."""
     folder = docs / "tables" / name
-    read = {scale: Found.read(folder / scale) for scale in scales_in(folder)}
-    return [
-        OtherScale(scale, found, read_words(folder / scale), _records(folder / scale, found)) for scale, found in read.items()
-    ]
+    read = {folder / scale: Found.read(folder / scale) for scale in scales_in(folder)}
+    return [OtherScale(place.name, found, read_words(place), _records(place, found, docs)) for place, found in read.items()]
 
 
-def _records(folder: Path, found: Found) -> str:
+def _records(folder: Path, found: Found, docs: Path) -> str:
     """Say where the records of the runs are. No links: the site would copy each file, three megabytes in all."""
-    place = folder.relative_to(folder.parents[2 if folder.parent.name == "tables" else 3]).as_posix()
-    kept = [f"`{place}/{name}`" for name in ("runs.csv", "rows.csv") if (folder / name).exists()]
+    place = folder.relative_to(docs).as_posix()
+    kept = [f"`docs/{place}/{name}`" for name in ("runs.csv", "rows.csv") if (folder / name).exists()]
     return " and ".join(kept) + (NO_COMMIT if not found.commits else "") if kept else GONE
 
 

@@ -115,11 +115,6 @@ class OtherScale(NamedTuple):
     words: Words
     records: str
 
-    @property
-    def figures(self) -> Sequence[str]:
-        """Return the names of its figures, as `place` takes them."""
-        return [f"{self.scale}-{name}" for name in self.found.figures]
-
 
 def folders_of(folder: Path) -> list[Path]:
     """Return the folders of a study's records, first that of its page."""

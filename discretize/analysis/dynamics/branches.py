@@ -178,7 +178,7 @@ class _Curve:
         slopes = self.matrix(u)
         moved = self.size[:-1] * correction(slopes[None, :, :-1], slopes[None, :, -1])[0].abs()
         largest = torch.maximum((u * self.size)[:-1].abs(), torch.where(torch.isfinite(moved), moved, 0.0))
-        # A unit that begins at 0, and stays there, is told from roundings of the terms that its place and its slope are sums of.
+        # A unit that begins at 0 may stay there: it has a size of its own only above the rounding of what it is computed from.
         terms = slopes[:, :-1].abs() @ u[:-1].abs() + slopes[:, -1].abs()
         inverse = torch.linalg.inv_ex(slopes[:, :-1])[0].abs()
         rounding = ROUNDINGS * torch.finfo(u.dtype).eps * self.size[:-1] * (inverse @ terms)

@@ -154,6 +154,10 @@ def test_a_summary_counts_units_that_grow_by_themselves():
     summary(torch.tensor([[-0.5, -0.25, 0.5, 0.75, -1.0]]))  # a leak below 0, as of a field that is read off its code
     assert summary.finite
     assert summary.row() == {"g_dt_median": -0.25, "g_dt_high": 0.5, "g_dt_largest": 0.75, "g_dt_unit": 3, "capped": 0.0}
+    summary.clear()
+    summary(torch.tensor([[math.nan, math.inf]]))
+    summary(torch.tensor([[-0.5, -0.25]]))
+    assert (summary.largest, summary.unit, summary.finite) == (-0.25, 1, False)
 
 
 @pytest.mark.filterwarnings("ignore::discretize.StepWarning")

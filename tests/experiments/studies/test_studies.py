@@ -742,7 +742,10 @@ RECORDS = {file.parent.name: Found.read(file.parent) for file in TABLES.glob("*/
 BESIDE = [(name, other) for name in RECORDS for other in docs_page.other_scales(name)]
 ALL_SCALES = {  # (study, name of a figure in a file, record, words)
     **{name: (name, list(found.figures), found, docs_page.read_words(TABLES / name)) for name, found in RECORDS.items()},
-    **{f"{name}/{other.scale}": (name, other.figures, other.found, other.words) for name, other in BESIDE},
+    **{
+        f"{name}/{other.scale}": (name, [f"{other.scale}-{figure}" for figure in other.found.figures], other.found, other.words)
+        for name, other in BESIDE
+    },
 }
 
 
